@@ -309,6 +309,15 @@ absl::Status RunAssembly::Run() {
                      .progress = progress_,
                      .run_id = run_id,
                      .memory_plan = memory_plan_});
+  // A worker is lost after one heartbeat timeout, and killed after two.
+  TANDEM_ASSIGN_OR_RETURN(const std::string boot_id, ReadBootId());
+  HangDetector hangs(
+      {.run_dir = options_.run_dir,
+       .boot_id = boot_id,
+       .no_heartbeat_for = 2 * absl::Seconds(config_.cluster().heartbeat_timeout_seconds())},
+      registry_, RealClock());
+  // Nothing after the server's start returns early: API calls may wait for the end of the run, and
+  // workers for the order to stop.
   TANDEM_ASSIGN_OR_RETURN(
       const auto server,
       RpcServer::Start(config_.cluster().listen(), {&cluster, &api}, SecurityOf(config_)));
@@ -320,14 +329,6 @@ absl::Status RunAssembly::Run() {
                     "chooses a number",
                     ComputeThreads(config_), cores));
   }
-
-  // A worker is lost after one heartbeat timeout, and killed after two.
-  TANDEM_ASSIGN_OR_RETURN(const std::string boot_id, ReadBootId());
-  HangDetector hangs(
-      {.run_dir = options_.run_dir,
-       .boot_id = boot_id,
-       .no_heartbeat_for = 2 * absl::Seconds(config_.cluster().heartbeat_timeout_seconds())},
-      registry_, RealClock());
   std::atomic<bool> over = false;
   NamedThread watch("loss-watch", [&] {
     while (!over) {

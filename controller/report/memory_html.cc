@@ -103,9 +103,7 @@ Row Planned(const MemoryPlan& plan, const PlannedPhase& phase, const std::string
 }
 
 Row Measured(const PhaseTime& phase, int rank, const std::string& name) {
-  Row row{name, MeasuredLines(phase, rank), PairOf(phase, rank).peak_bytes()};
-  for (MemoryLine& line : row.lines) line.bytes *= line.location == Location::kFile ? 0 : 1;
-  return row;
+  return {name, MeasuredLines(phase, rank), PairOf(phase, rank).peak_bytes()};
 }
 
 std::vector<Row> RowsOf(const StepMemory& memory) {

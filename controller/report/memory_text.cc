@@ -128,6 +128,12 @@ std::string TagTable(const PlannedPhase* planned, const PhaseTime& phase, int ra
   return FormatTable(rows);
 }
 
+// As for LedgerSnapshot::peak_on_device.
+bool CountsOnDevice(const LedgerSnapshot& ledger, Location location) {
+  const bool host_is_device = ledger.driver_total_bytes == 0;
+  return location == Location::kDevice || (location == Location::kHost && host_is_device);
+}
+
 }  // namespace
 
 std::vector<MemoryLine> MeasuredLines(const PhaseTime& phase, int rank) {
@@ -135,7 +141,8 @@ std::vector<MemoryLine> MeasuredLines(const PhaseTime& phase, int rank) {
   for (const WorkerMemory& worker : phase.workers) {
     if (worker.rank != rank) continue;
     for (const LedgerEntry& entry : worker.ledger.entries) {
-      lines.push_back({worker.trainer, entry.tag, entry.location, entry.peak_bytes});
+      const int64_t bytes = CountsOnDevice(worker.ledger, entry.location) ? entry.peak_bytes : 0;
+      lines.push_back({worker.trainer, entry.tag, entry.location, bytes});
     }
   }
   return lines;

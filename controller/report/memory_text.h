@@ -21,7 +21,8 @@ struct StepMemory {
 // A note on data that a finished step lacks, or that differs from its plan.
 std::string NoteOnStep(int64_t step);
 
-// The ledger entries of one phase and pair, in the form of a planned phase.
+// The ledger entries of one phase and pair, in the form of a planned phase: peaks, and 0 for an
+// entry that does not count against the device, as in the plan's bars.
 std::vector<MemoryLine> MeasuredLines(const PhaseTime& phase, int rank);
 // The ledgers of a pair's workers in a phase; zeros for a worker that has not reported.
 struct PairMemory {

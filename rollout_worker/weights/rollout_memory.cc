@@ -44,6 +44,17 @@ absl::StatusOr<SleepPlan> MakePlan(const SleepOrder& order, bool weights_complet
   return SleepPlan{true, !keep, keep};
 }
 
+// Maps the KV cache and the memory of the activations, or neither: a mapped KV cache tells
+// RolloutStates that the rollout can serve.
+absl::Status MapKvAndActivations(KvCache& kv, ModelRunner& runner) {
+  TANDEM_RETURN_IF_ERROR(kv.Map());
+  const absl::Status activations = runner.MapWorkspace();
+  if (activations.ok()) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(
+      Annotate(kv.Release(), "the activations got no memory, and the KV cache keeps its own"));
+  return activations;
+}
+
 }  // namespace
 
 absl::Status CheckSleepOrder(const SleepOrder& order) {
@@ -70,8 +81,7 @@ int64_t RolloutMemory::DeviceBytes() const {
 absl::Status RolloutMemory::Map(bool weights, bool kv) {
   absl::Status mapped;
   if (weights) mapped = weights_->on_host() ? weights_->MoveToDevice() : weights_->Map();
-  if (mapped.ok() && kv) mapped = kv_->Map();
-  if (mapped.ok() && kv) mapped = runner_->MapWorkspace();
+  if (mapped.ok() && kv) mapped = MapKvAndActivations(*kv_, *runner_);
   states_->set_mapped(weights_->mapped(), kv_->mapped());
   return mapped;
 }

@@ -54,12 +54,10 @@ State WithWeights(const RolloutResources& resources) {
   return resources.kv_mapped ? State::kServing : State::kAsleep;
 }
 
-absl::StatusOr<State> Sleep(State state, const RolloutResources& resources) {
+absl::StatusOr<State> Sleep(State state) {
   if (state != State::kDraining && state != State::kAsleep && state != State::kEmpty) {
     return Illegal(state, Event::kSleep);
   }
-  if (resources.running)
-    return Lacking(state, Event::kSleep, "still runs requests: drain it first");
   return state == State::kEmpty ? State::kEmpty : State::kAsleep;
 }
 
@@ -72,8 +70,6 @@ absl::StatusOr<State> Wake(State state, const RolloutResources& resources) {
 
 absl::StatusOr<State> Begin(State state, const RolloutResources& resources) {
   if (state == State::kServing || state == State::kUpdating) return Illegal(state, Event::kBegin);
-  if (resources.running)
-    return Lacking(state, Event::kBegin, "still runs requests: drain it first");
   if (!resources.weights_mapped) {
     return Lacking(state, Event::kBegin,
                    "has released the memory of its weights: wake weights first");
@@ -155,7 +151,7 @@ absl::StatusOr<RolloutState> NextState(RolloutState state,
       if (state == State::kUpdating) return Illegal(state, event);
       return state == State::kServing ? State::kDraining : state;
     case Event::kSleep:
-      return Sleep(state, resources);
+      return Sleep(state);
     case Event::kWake:
       return Wake(state, resources);
     case Event::kBegin:

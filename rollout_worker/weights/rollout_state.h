@@ -36,7 +36,6 @@ struct RolloutResources {
   // A complete version is in the weights region or in host memory.
   bool weights_complete = false;
   bool kv_mapped = false;
-  bool running = false;  // requests are running or waiting
 };
 
 // Returns the state after the event. FailedPrecondition names the state, the event, the states in

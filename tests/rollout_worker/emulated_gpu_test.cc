@@ -239,6 +239,31 @@ TEST_CASE("an emulated GPU's memory goes and comes back, and the same tokens wit
 }
 
 TEST_CASE(
+    "a KV cache whose activations get no memory is given back, and no update makes it serve") {
+  EmulatedFixture f("llama");
+  const SleepOrder drop_kv = {.tags = {"kv_cache"}};
+  REQUIRE(Sleep(*f.engine, drop_kv).ok());
+  const int64_t asleep = f.cuda->used_bytes();
+  f.cuda->ForgetCalls();
+  REQUIRE(Wake(*f.engine, drop_kv.tags).ok());
+  const int64_t pages = f.Calls("CreatePages");
+  REQUIRE(Sleep(*f.engine, drop_kv).ok());
+  // The activations' pages come last.
+  f.cuda->FailCall("CreatePages", absl::ResourceExhaustedError("none left"),
+                   static_cast<int>(pages - 1));
+  REQUIRE(absl::IsResourceExhausted(Wake(*f.engine, drop_kv.tags).status()));
+  const int64_t after_failure = f.cuda->used_bytes();
+  const UpdateRequest update = {{1, 1}, {1 << 16, 2}, ManifestOf(f.engine->layout())};
+  REQUIRE(BeginUpdate(*f.engine, update).ok());
+  REQUIRE(AbortUpdate(*f.engine, update.id).ok());
+  REQUIRE(f.engine->status().state == RolloutState::kAsleep);
+  REQUIRE(after_failure == asleep);
+  REQUIRE(Wake(*f.engine, drop_kv.tags).ok());
+  REQUIRE(f.engine->status().state == RolloutState::kServing);
+  REQUIRE(GenerateAll(*f.engine, MixedRequests({9}, 1, 4)).size() == 1);
+}
+
+TEST_CASE(
     "a rollout starts beside a trainer that has the device, and takes memory as it is woken") {
   const TinyWeights weights(GpuModel("llama"), DType::kBFloat16);
   constexpr int64_t kTotal = int64_t{64} << 20;

@@ -114,9 +114,6 @@ class PublishTransaction {
   size_t bucket_ = 0;  // index of the bucket that is being filled
 };
 
-class PublishTransaction;
-enum class UpdateEnd;
-
 // Rows [row, row + rows) of a tensor.
 struct TensorRows {
   const TensorPlace* place = nullptr;

@@ -107,6 +107,36 @@ TEST_CASE("The page holds bars for plan and run, and refers to nothing outside",
   }
 }
 
+TEST_CASE("Measured bars leave out what planned bars leave out: beside a GPU, host memory",
+          "[report][memory]") {
+  StepMemory memory{.step = 2, .state = "run, step 2", .plan = PrintedPlan()};
+  const auto measure = [&](int64_t driver_bytes) {
+    memory.plan.host_is_device = driver_bytes == 0;
+    const LedgerSnapshot trainer = {.entries = {{"master", Location::kDevice, 480, 480},
+                                                {"optimizer", Location::kFile, 900, 900}},
+                                    .device_peak_bytes = 480,
+                                    .memory_peak_bytes = 480,
+                                    .driver_total_bytes = driver_bytes};
+    const LedgerSnapshot rollout = {.entries = {{"weights", Location::kHost, 250, 250}},
+                                    .memory_peak_bytes = 250,
+                                    .driver_total_bytes = driver_bytes};
+    memory.phases = {{"train", 2.0, 0, {{true, 0, trainer}, {false, 0, rollout}}}};
+  };
+  for (const int64_t driver_bytes : {0, 1000}) {
+    measure(driver_bytes);
+    const bool on_host = driver_bytes == 0;
+    const std::string text = StepMemoryText(memory), html = MemoryHtml("run", memory);
+    INFO(text << html);
+    REQUIRE(Has(text, "trainer: m master;"));
+    REQUIRE(Has(text, "W weights") == on_host);
+    REQUIRE(Has(html, "<title>trainer master: "));
+    REQUIRE(Has(html, "<title>rollout weights: ") == on_host);
+    REQUIRE_FALSE(Has(html, "<title>trainer optimizer: "));
+    // The table of tags still has all.
+    REQUIRE(text.find("weights", text.find("tag ")) != std::string::npos);
+  }
+}
+
 TEST_CASE("On a GPU peaks are the device's, and what no ledger counts of it is shown") {
   constexpr int64_t kKiB = 1024;
   StepMemory memory{.step = 1, .state = "run, step 1", .plan = PrintedPlan()};
