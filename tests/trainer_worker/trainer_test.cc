@@ -1,6 +1,8 @@
 #include "trainer_worker/trainer.h"
 
 #include <fstream>
+#include <set>
+#include <string>
 
 #include "tests/support/text.h"
 #include "tests/trainer_worker/trainer_rig.h"
@@ -262,11 +264,17 @@ TEST_CASE("What only training needs is given back before a sync, if the rollout 
     rig.TrainStep(0);
     rig.Sync(1);
     const LedgerSnapshot ledger = rig[0].trainer->ledger().Snapshot();
+    std::set<std::string> seen;
     for (const LedgerEntry& entry : ledger.entries) {
       INFO(entry.tag);
       const bool transient =
           entry.tag == "gather" || entry.tag == "gradients" || entry.tag == "activations";
       if (transient) REQUIRE((entry.current_bytes == 0) == tight);
+      seen.insert(entry.tag);
+    }
+    for (const char* const tag : {"gather", "gradients", "activations"}) {
+      INFO(tag);
+      REQUIRE(seen.contains(tag));
     }
     rig.TrainStep(1);
   }

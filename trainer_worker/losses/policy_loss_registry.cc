@@ -1,5 +1,7 @@
 #include "trainer_worker/losses/policy_loss_registry.h"
 
+#include <absl/strings/str_join.h>
+
 #include "common/base/status.h"
 #include "trainer_worker/losses/portable_math.h"
 
@@ -25,13 +27,11 @@ constexpr NamedLoss kLosses[] = {
 }  // namespace
 
 absl::StatusOr<const PolicyLoss*> FindPolicyLoss(const std::string& name) {
-  std::string names;
   for (const NamedLoss& loss : kLosses) {
     if (name == loss.name) return loss.loss;
-    names += names.empty() ? loss.name : std::string(", ") + loss.name;
   }
   return InvalidArgument("actor.policy_loss.loss_mode \"{}\" is unknown; use one of {}", name,
-                         names);
+                         absl::StrJoin(PolicyLossNames(), ", "));
 }
 
 std::vector<std::string> PolicyLossNames() {

@@ -129,6 +129,7 @@ std::vector<std::string> RunnableIsas(const std::string& numerics) {
 std::vector<std::string> RunnableIsas() {
   std::vector<std::string> isas = RunnableIsas("seq");
   for (const std::string& isa : RunnableIsas("amx32")) isas.push_back(isa);
+  TANDEM_CHECK(!isas.empty(), "no kernel set of a known class runs on this machine");
   return isas;
 }
 
