@@ -13,7 +13,7 @@
 namespace tandem {
 
 absl::Status ColocatedPlacement::BeforeTraining(StepBatch& batch, bool rollouts_busy) {
-  asleep_ = !rollouts_busy;
+  admission_closed_ = !rollouts_busy;
   if (rollouts_busy) return absl::OkStatus();
   batch.phases.Begin("sleep");
   std::vector<SleepReports> reports(static_cast<size_t>(context_.pool.pairs()));
@@ -44,8 +44,8 @@ absl::Status ColocatedPlacement::BeforeTraining(StepBatch& batch, bool rollouts_
 }
 
 void ColocatedPlacement::BeforeSync(StepBatch& batch) {
-  if (asleep_) return;
-  asleep_ = true;
+  if (admission_closed_) return;
+  admission_closed_ = true;
   batch.phases.Begin("sleep");
   std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(context_.pool.pairs()));
   const auto sleep = [&](RolloutClient& rollout, int rank) -> absl::Status {

@@ -64,14 +64,14 @@ RolloutMemory::RolloutMemory(RolloutStates* states,
 
 int64_t RolloutMemory::DeviceBytes() const {
   return (weights_->mapped() ? weights_->bytes() : 0) + (kv_->mapped() ? kv_->bytes() : 0) +
-         runner_->workspace_bytes();
+         runner_->activation_bytes();
 }
 
 absl::Status RolloutMemory::Map(bool weights, bool kv) {
   absl::Status mapped;
   if (weights) mapped = weights_->on_host() ? weights_->MoveToDevice() : weights_->Map();
   if (mapped.ok() && kv) mapped = kv_->Map();
-  if (mapped.ok() && kv) mapped = runner_->MapWorkspace();
+  if (mapped.ok() && kv) mapped = runner_->MapActivations();
   states_->set_mapped(weights_->mapped(), kv_->mapped());
   return mapped;
 }
@@ -98,7 +98,7 @@ absl::StatusOr<int64_t> RolloutMemory::ReleaseMemory(const SleepOrder& order) {
   const int64_t before = DeviceBytes();
   if (plan.drop_kv) {
     TANDEM_RETURN_IF_ERROR(kv_->Release());
-    TANDEM_RETURN_IF_ERROR(runner_->ReleaseWorkspace());
+    TANDEM_RETURN_IF_ERROR(runner_->ReleaseActivations());
   }
   if (plan.park_weights) TANDEM_RETURN_IF_ERROR(weights_->MoveToHost());
   if (plan.drop_weights) {
