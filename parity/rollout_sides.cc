@@ -58,7 +58,7 @@ absl::Status MakeRollout(const SideOptions& options, OpListener* listener, Rollo
                                           options.max_num_seqs * blocks, &rollout->ledger));
   TANDEM_RETURN_IF_ERROR(rollout->weights->Map());
   TANDEM_RETURN_IF_ERROR(rollout->kv->Map());
-  TANDEM_RETURN_IF_ERROR(rollout->runner->MapWorkspace());
+  TANDEM_RETURN_IF_ERROR(rollout->runner->MapActivations());
   const auto storage =
       CreateCpuStorageOps(&rollout->runner->layout(), rollout->weights->data(), options.pool);
   TANDEM_RETURN_IF_ERROR(

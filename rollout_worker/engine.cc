@@ -56,7 +56,7 @@ absl::Status Engine::Build(const EngineOptions& options) {
     backend_ = MakeCpuBackend(std::make_shared<ThreadPool>(options.threads, options.cores));
   }
   Device* const device = backend_->device();
-  ledger_.AskDriver([device] { return device->Memory(); });
+  ledger_.SetDriverReader([device] { return device->Memory(); });
   TANDEM_RETURN_IF_ERROR(backend_->CheckModel(options.spec));
   TANDEM_ASSIGN_OR_RETURN(auto ops, backend_->MakeForwardOps(options.dtype));
   TANDEM_RETURN_IF_ERROR(PrepareModel(*backend_, options));
@@ -217,7 +217,7 @@ absl::Status Engine::Generate(GenerationRequest request, std::shared_ptr<Generat
 }
 
 absl::Status Engine::RunAndWait(const char* name,
-                                Before before,
+                                RunningRequests running,
                                 std::function<absl::Status(RolloutCore&)> work) {
   // The promise is shared, as the engine thread may still be inside set_value when the caller
   // returns.
@@ -232,11 +232,11 @@ absl::Status Engine::RunAndWait(const char* name,
     done->set_value(std::move(status));
   };
   Command command = run;
-  if (before != Before::kNothing) {
-    command = [this, name, run, before](const absl::Status& go) {
+  if (running != RunningRequests::kKeep) {
+    command = [this, name, run, running](const absl::Status& go) {
       if (!go.ok()) return run(go);
       states_.CloseAdmission();
-      if (before == Before::kAbort) generator_->Abort({});
+      if (running == RunningRequests::kAbort) generator_->Abort({});
       Publish(name);
       drained_.push_back(run);
     };
@@ -252,7 +252,8 @@ absl::Status RolloutCore::Verify(int64_t version) const {
 
 absl::StatusOr<int64_t> Sleep(Engine& engine, const SleepOrder& order) {
   TANDEM_RETURN_IF_ERROR(CheckSleepOrder(order));
-  return engine.Run("sleep", order.abort_running ? Before::kAbort : Before::kDrain,
+  return engine.Run("sleep",
+                    order.abort_running ? RunningRequests::kAbort : RunningRequests::kDrain,
                     [&](RolloutCore& core) { return core.memory.Sleep(order); });
 }
 

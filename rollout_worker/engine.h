@@ -77,9 +77,10 @@ struct RolloutCore {
   absl::Status Verify(int64_t version) const;
 };
 
-// How running requests end before a call runs: kDrain waits for them, kAbort aborts them. Both
-// close admission first, so that no request follows; the call itself decides whether to reopen it.
-enum class Before { kNothing, kDrain, kAbort };
+// What happens to running requests before a call runs: kDrain waits for them, kAbort aborts them.
+// Both close admission first, so that no request follows; the call itself decides whether to reopen
+// it.
+enum class RunningRequests { kKeep, kDrain, kAbort };
 
 // Thread-safe.
 class Engine {
@@ -98,9 +99,11 @@ class Engine {
   // for its result. `name` is the status's last_action and the fault point. Unavailable: the engine
   // is stopping, and `work` did not run.
   template <typename Work>
-  std::invoke_result_t<Work, RolloutCore&> Run(const char* name, Before before, Work work) {
+  std::invoke_result_t<Work, RolloutCore&> Run(const char* name,
+                                               RunningRequests running,
+                                               Work work) {
     std::optional<std::invoke_result_t<Work, RolloutCore&>> result;
-    const absl::Status status = RunAndWait(name, before, [&](RolloutCore& core) {
+    const absl::Status status = RunAndWait(name, running, [&](RolloutCore& core) {
       result = work(core);
       return ToStatus(*result);
     });
@@ -133,7 +136,7 @@ class Engine {
     return result.status();
   }
   absl::Status RunAndWait(const char* name,
-                          Before before,
+                          RunningRequests running,
                           std::function<absl::Status(RolloutCore&)> work);
   void Loop();
   // Executes the queued commands, waiting for one if there is no other work. Returns false when the

@@ -307,7 +307,7 @@ grpc::Status GrpcRolloutService::Abort(grpc::ServerContext* /*context*/,
   return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
     const std::vector<std::string> ids = Strings(request->request_ids());
     TANDEM_ASSIGN_OR_RETURN(const int64_t aborted,
-                            engine.Run("abort", Before::kNothing, [&](RolloutCore& core) {
+                            engine.Run("abort", RunningRequests::kKeep, [&](RolloutCore& core) {
                               return absl::StatusOr<int64_t>(core.generator.Abort(ids));
                             }));
     response->set_aborted(aborted);
@@ -341,7 +341,7 @@ grpc::Status GrpcRolloutService::Wake(grpc::ServerContext* /*context*/,
     const absl::Time start = absl::Now();
     const std::vector<std::string> tags = Strings(request->tags());
     TANDEM_ASSIGN_OR_RETURN(const int64_t mapped,
-                            engine.Run("wake", Before::kNothing,
+                            engine.Run("wake", RunningRequests::kKeep,
                                        [&](RolloutCore& core) { return core.memory.Wake(tags); }));
     response->set_taken_bytes(mapped);
     *response->mutable_report() = Report(engine, "wake", start);
@@ -361,7 +361,7 @@ grpc::Status GrpcRolloutService::BeginUpdate(grpc::ServerContext* /*context*/,
     update.scramble = request->scramble();
     update.scope = request->adapters() ? UpdateScope::kAdapters : UpdateScope::kWhole;
     response->set_pair_socket(engine.pair_socket());
-    return engine.Run("begin update", Before::kDrain,
+    return engine.Run("begin update", RunningRequests::kDrain,
                       [&](RolloutCore& core) { return core.weights.Begin(update); });
   });
 }
@@ -372,7 +372,7 @@ grpc::Status GrpcRolloutService::ApplyBucket(grpc::ServerContext* /*context*/,
   return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
     const UpdateId id = {request->version(), request->generation()};
     const std::vector<BucketEntry> entries = FromProto(request->entries());
-    return engine.Run("apply bucket", Before::kNothing, [&](RolloutCore& core) {
+    return engine.Run("apply bucket", RunningRequests::kKeep, [&](RolloutCore& core) {
       return core.weights.Apply(id, request->slot(), entries);
     });
   });
@@ -385,9 +385,9 @@ grpc::Status GrpcRolloutService::CommitUpdate(grpc::ServerContext* /*context*/,
     const absl::Time start = absl::Now();
     const UpdateId id = {request->version(), request->generation()};
     TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> digests, FromProto(request->digests()));
-    TANDEM_RETURN_IF_ERROR(engine.Run("commit update", Before::kNothing, [&](RolloutCore& core) {
-      return core.weights.Commit(id, digests);
-    }));
+    TANDEM_RETURN_IF_ERROR(
+        engine.Run("commit update", RunningRequests::kKeep,
+                   [&](RolloutCore& core) { return core.weights.Commit(id, digests); }));
     response->set_version(request->version());
     *response->mutable_report() = Report(engine, "update", start);
     return absl::OkStatus();
@@ -403,7 +403,7 @@ grpc::Status GrpcRolloutService::AbortUpdate(grpc::ServerContext* /*context*/,
     }
     const UpdateId id = {request->version(), request->generation()};
     const absl::Status aborted =
-        engine.Run("abort update", Before::kNothing, [&](RolloutCore& core) {
+        engine.Run("abort update", RunningRequests::kKeep, [&](RolloutCore& core) {
           core.weights.Abort(id);
           return absl::OkStatus();
         });
@@ -419,7 +419,7 @@ grpc::Status GrpcRolloutService::GetDigests(grpc::ServerContext* /*context*/,
                                             v1::GetDigestsResponse* response) {
   return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
-                            engine.Run("digests", Before::kNothing,
+                            engine.Run("digests", RunningRequests::kKeep,
                                        [](RolloutCore& core) { return core.weights.Digests(); }));
     response->set_version(engine.status().version);
     ToProto(ManifestOf(engine.layout()), response->mutable_manifest());
@@ -432,11 +432,11 @@ grpc::Status GrpcRolloutService::ReadTensor(grpc::ServerContext* /*context*/,
                                             const v1::ReadTensorRequest* request,
                                             v1::ReadTensorResponse* response) {
   return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(*response->mutable_data(),
-                            engine.Run("read tensor", Before::kNothing, [&](RolloutCore& core) {
-                              return core.weights.ReadRows(request->name(), request->row(),
-                                                           request->rows());
-                            }));
+    TANDEM_ASSIGN_OR_RETURN(
+        *response->mutable_data(),
+        engine.Run("read tensor", RunningRequests::kKeep, [&](RolloutCore& core) {
+          return core.weights.ReadRows(request->name(), request->row(), request->rows());
+        }));
     response->set_dtype(DTypeName(engine.layout().dtype()));
     return absl::OkStatus();
   });
@@ -448,9 +448,9 @@ grpc::Status GrpcRolloutService::VerifyWeights(grpc::ServerContext* /*context*/,
   return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
     SetLogStep(request->step());
     const absl::Time start = absl::Now();
-    TANDEM_RETURN_IF_ERROR(engine.Run("verify weights", Before::kNothing, [&](RolloutCore& core) {
-      return core.Verify(request->version());
-    }));
+    TANDEM_RETURN_IF_ERROR(
+        engine.Run("verify weights", RunningRequests::kKeep,
+                   [&](RolloutCore& core) { return core.Verify(request->version()); }));
     response->set_tensors(std::ssize(engine.layout().places()));
     *response->mutable_report() = Report(engine, "verify", start);
     return absl::OkStatus();

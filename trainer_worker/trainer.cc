@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& o
   TANDEM_RETURN_IF_ERROR(CheckPolicyLossOptions(options.loss));
   std::unique_ptr<Trainer> trainer(new Trainer(options, samples, std::move(connect)));
   Backend& backend = *trainer->backend_;
-  trainer->ledger_.AskDriver([device = backend.device()] { return device->Memory(); });
+  trainer->ledger_.SetDriverReader([device = backend.device()] { return device->Memory(); });
   TANDEM_ASSIGN_OR_RETURN(trainer->forward_, backend.MakeForwardOps(options.dtype));
   TANDEM_ASSIGN_OR_RETURN(trainer->backward_, backend.MakeBackwardOps(options.dtype));
   TANDEM_RETURN_IF_ERROR(PrepareModel(options.session, backend));

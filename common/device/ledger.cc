@@ -74,7 +74,7 @@ void Ledger::ChangeForeign(int64_t delta_bytes, const std::function<bool()>& cha
   TANDEM_CHECK(foreign_ >= 0, "ledger: more foreign pages were unmapped than mapped");
 }
 
-void Ledger::AskDriver(std::function<DriverMemory()> read) { driver_ = std::move(read); }
+void Ledger::SetDriverReader(std::function<DriverMemory()> read) { driver_ = std::move(read); }
 
 int64_t Ledger::memory_bytes() const {
   const MutexLock lock(amounts_mutex_);

@@ -41,7 +41,7 @@ class Ledger {
 
   // `read` returns the driver's figures of the device; every Snapshot from now on calls it, on its
   // thread. Once, before others use the ledger.
-  void AskDriver(std::function<DriverMemory()> read);
+  void SetDriverReader(std::function<DriverMemory()> read);
 
   // Ordered by tag, then location; peaks since the last ResetPeaks. The system's figures are read
   // now, in about a millisecond per GiB of regions, during which others may count; only

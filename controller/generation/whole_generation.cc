@@ -8,15 +8,6 @@
 
 namespace tandem {
 
-absl::StatusOr<std::vector<Prompt>> DrawPrompts(PromptSource& prompts, int64_t count) {
-  TANDEM_ASSIGN_OR_RETURN(std::vector<Prompt> drawn, prompts.NextBatch(count));
-  if (drawn.front().epoch < kTrainEpochs) return drawn;
-  return MakeStatus(absl::StatusCode::kOutOfRange,
-                    "the training data has been passed over {} times, more than sample ids can "
-                    "tell apart: give more data or end the run here",
-                    kTrainEpochs);
-}
-
 absl::Status WholeGeneration::AddPrompts(StepBatch& batch) {
   TANDEM_ASSIGN_OR_RETURN(std::vector<Prompt> drawn,
                           DrawPrompts(context_.prompts, options_.train_batch_size));

@@ -10,10 +10,10 @@ namespace {
 
 constexpr uint64_t kSeed = 0x70726f6265;
 
-uint64_t IdOf(size_t prompt, int life) {
-  return MakeSampleId(prompt, kProbeEpoch, static_cast<uint64_t>(life));
+uint64_t IdOf(size_t prompt, int incarnation) {
+  return MakeSampleId(prompt, kProbeEpoch, static_cast<uint64_t>(incarnation));
 }
-int LifeOf(uint64_t sample_id) { return static_cast<int>(sample_id & 0xfffu); }
+int IncarnationOf(uint64_t sample_id) { return static_cast<int>(sample_id & 0xfffu); }
 int64_t GroupOf(int rank) { return -1 - rank; }
 int RankOf(int64_t group) { return static_cast<int>(-1 - group); }
 
@@ -37,12 +37,12 @@ ParityProbe::ParityProbe(const ParityProbeOptions& options)
   }
 }
 
-GroupRequest ParityProbe::Ask(int rank, size_t prompt, int life) {
-  asked_[{rank, prompt}] = life + 1;
-  return {.request_id = fmt::format("{}-probe-{}-{}-{}", step_, rank, prompt, life),
+GroupRequest ParityProbe::Ask(int rank, size_t prompt, int incarnation) {
+  asked_[{rank, prompt}] = incarnation + 1;
+  return {.request_id = fmt::format("{}-probe-{}-{}-{}", step_, rank, prompt, incarnation),
           .version = version_,
           .prompt = prompts_[prompt],
-          .sample_ids = {IdOf(prompt, life)},
+          .sample_ids = {IdOf(prompt, incarnation)},
           .params = {.temperature = temperature_,
                      .max_tokens = response_tokens_,
                      .seed = kSeed,
@@ -56,7 +56,7 @@ std::vector<GroupRequest> ParityProbe::Begin(int64_t step, int64_t version) {
   const MutexLock lock(probe_mutex_);
   step_ = step;
   version_ = version;
-  life_ = 0;
+  incarnation_ = 0;
   asked_.clear();
   results_.clear();
   std::vector<GroupRequest> groups;
@@ -70,24 +70,24 @@ std::vector<GroupRequest> ParityProbe::Reissue(int rank) {
   const MutexLock lock(probe_mutex_);
   std::vector<GroupRequest> groups;
   for (size_t p = 0; p < prompts_.size(); ++p) {
-    const int lives = asked_[{rank, p}];
+    const int incarnations = asked_[{rank, p}];
     // What was not answered is issued again as it is.
-    const bool answered = lives > 0 && results_.contains({rank, IdOf(p, lives - 1)});
-    if (answered) groups.push_back(Ask(rank, p, lives));
+    const bool answered = incarnations > 0 && results_.contains({rank, IdOf(p, incarnations - 1)});
+    if (answered) groups.push_back(Ask(rank, p, incarnations));
   }
   return groups;
 }
 
-int ParityProbe::lives() const {
+int ParityProbe::incarnations() const {
   const MutexLock lock(probe_mutex_);
   int most = 0;
-  for (const auto& [key, lives] : asked_) most = std::max(most, lives);
+  for (const auto& [key, incarnations] : asked_) most = std::max(most, incarnations);
   return most;
 }
 
-void ParityProbe::BeginLife(int life) {
+void ParityProbe::SelectIncarnation(int incarnation) {
   const MutexLock lock(probe_mutex_);
-  life_ = life;
+  incarnation_ = incarnation;
 }
 
 absl::Status ParityProbe::Put(Sample sample) {
@@ -120,7 +120,8 @@ absl::StatusOr<std::vector<Sample>> ParityProbe::Samples(int64_t step, int rank)
   }
   std::vector<Sample> samples;
   for (const auto& [key, pair] : results_) {
-    if (key.first == rank && LifeOf(key.second) == life_) samples.push_back(pair.sample);
+    if (key.first == rank && IncarnationOf(key.second) == incarnation_)
+      samples.push_back(pair.sample);
   }
   return samples;
 }
@@ -146,7 +147,7 @@ absl::Status ParityProbe::PutLogProbs(int64_t step,
 absl::StatusOr<int64_t> ParityProbe::Compare() const {
   const MutexLock lock(probe_mutex_);
   size_t expected = 0;
-  for (const auto& [key, lives] : asked_) expected += static_cast<size_t>(lives);
+  for (const auto& [key, incarnations] : asked_) expected += static_cast<size_t>(incarnations);
   if (results_.size() != expected) {
     return Internal("{} of {} probe samples of step {} came", results_.size(), expected, step_);
   }

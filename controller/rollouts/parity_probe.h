@@ -40,17 +40,17 @@ class ParityProbe {
   // process. Both answers are compared.
   std::vector<GroupRequest> Reissue(int rank);
   // How many processes of one rollout were asked in this step, at most: 1 unless one was lost.
-  int lives() const;
+  int incarnations() const;
   // Chooses whose answers Samples returns; Begin chooses the first process's, 0.
-  void BeginLife(int life);
+  void SelectIncarnation(int incarnation);
   // Whether a sample answers a request of the probe; all others belong to the step.
   static bool Owns(const Sample& sample) { return sample.group < 0; }
   // Stores a rollout's answer. DataLoss: weights of another version sampled it. Internal: a
   // response without tokens or log-probs.
   absl::Status Put(Sample sample);
 
-  // The answers of the rollout of `rank` in this step and life, in order of sample id. NotFound:
-  // another step.
+  // The answers of the rollout of `rank` in this step and incarnation, in order of sample id.
+  // NotFound: another step.
   absl::StatusOr<std::vector<Sample>> Samples(int64_t step, int rank) const;
   // Stores the log-probs that the trainer of `rank` computed for one of them. Idempotent. NotFound:
   // another step or an unknown sample; InvalidArgument: wrong length.
@@ -70,7 +70,8 @@ class ParityProbe {
     std::vector<float> trainer;
   };
 
-  GroupRequest Ask(int rank, size_t prompt, int life) ABSL_EXCLUSIVE_LOCKS_REQUIRED(probe_mutex_);
+  GroupRequest Ask(int rank, size_t prompt, int incarnation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(probe_mutex_);
 
   const int pairs_;
   const float temperature_;
@@ -79,9 +80,9 @@ class ParityProbe {
   mutable Mutex probe_mutex_;
   int64_t step_ ABSL_GUARDED_BY(probe_mutex_) = -1;
   int64_t version_ ABSL_GUARDED_BY(probe_mutex_) = -1;
-  int life_ ABSL_GUARDED_BY(probe_mutex_) = 0;
+  int incarnation_ ABSL_GUARDED_BY(probe_mutex_) = 0;
   std::map<std::pair<int, size_t>, int> asked_
-      ABSL_GUARDED_BY(probe_mutex_);  // lives, by rank and prompt
+      ABSL_GUARDED_BY(probe_mutex_);  // incarnations, by rank and prompt
   std::map<Key, Pair> results_ ABSL_GUARDED_BY(probe_mutex_);
 };
 

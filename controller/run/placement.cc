@@ -25,7 +25,7 @@ auto SleepAndReport(SleepMode mode, std::vector<std::optional<SleepReports>>& re
 }  // namespace
 
 absl::Status ColocatedPlacement::BeforeTraining(StepBatch& batch, bool rollouts_busy) {
-  asleep_ = !rollouts_busy;
+  admission_closed_ = !rollouts_busy;
   if (rollouts_busy) return absl::OkStatus();
   batch.phases.Begin("sleep");
   std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(context_.pool.pairs()));
@@ -53,8 +53,8 @@ absl::Status ColocatedPlacement::BeforeTraining(StepBatch& batch, bool rollouts_
 }
 
 void ColocatedPlacement::BeforeSync(StepBatch& batch) {
-  if (asleep_) return;
-  asleep_ = true;
+  if (admission_closed_) return;
+  admission_closed_ = true;
   batch.phases.Begin("sleep");
   std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(context_.pool.pairs()));
   const auto sleep = SleepAndReport(options_.sleep, reports);

@@ -42,7 +42,7 @@ class ColocatedPlacement final : public Placement {
  private:
   const StepContext& context_;
   const TrainOptions& options_;
-  bool asleep_ = false;
+  bool admission_closed_ = false;
 };
 
 }  // namespace tandem

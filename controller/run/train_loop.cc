@@ -121,7 +121,7 @@ absl::Status TrainLoop::RunStep(int64_t step) {
       modes_.placement->BeforeTraining(batch, modes_.generation->background_running()));
   TANDEM_RETURN_IF_ERROR(weights_.CompareProbe(batch));
   TANDEM_RETURN_IF_ERROR(ComputeAllLogProbs(batch));
-  TANDEM_RETURN_IF_ERROR(WeighSamples(batch));
+  TANDEM_RETURN_IF_ERROR(ComputeAllAdvantages(batch));
   TANDEM_RETURN_IF_ERROR(training_.Run(batch));
   const absl::Status ahead = modes_.generation->StopBackground(batch);
   modes_.placement->BeforeSync(batch);
@@ -175,7 +175,7 @@ absl::Status TrainLoop::ComputeAllLogProbs(StepBatch& batch) {
   return absl::OkStatus();
 }
 
-absl::Status TrainLoop::WeighSamples(StepBatch& batch) {
+absl::Status TrainLoop::ComputeAllAdvantages(StepBatch& batch) {
   batch.phases.Begin("advantage");
   TANDEM_RETURN_IF_ERROR(CorrectRollout(options_, context_.samples, batch));
   TANDEM_RETURN_IF_ERROR(ComputeAdvantages(options_, position_.kl_coef, context_.samples, batch));

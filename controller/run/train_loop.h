@@ -69,9 +69,8 @@ class TrainLoop {
   // Generates batches until dynamic sampling has enough groups; without it, one batch.
   absl::Status GenerateAndScore(StepBatch& batch);
   absl::Status ComputeAllLogProbs(StepBatch& batch);
-  // Computes the weight of each sample in training: rollout correction, advantages, next KL
-  // coefficient.
-  absl::Status WeighSamples(StepBatch& batch);
+  // Rollout correction, advantages and the next KL coefficient.
+  absl::Status ComputeAllAdvantages(StepBatch& batch);
   absl::Status Record(StepBatch& batch);
 
   // Whether `status` is only a consequence of stopping the run.

@@ -39,8 +39,8 @@ absl::Status WeightPhases::CompareProbe(StepBatch& batch) {
   batch.phases.Begin("probe");
   // One process of each rollout at a time, so that the trainers need memory for one answer set
   // only.
-  for (int life = 0; life < context_.probe.lives(); ++life) {
-    context_.probe.BeginLife(life);
+  for (int incarnation = 0; incarnation < context_.probe.incarnations(); ++incarnation) {
+    context_.probe.SelectIncarnation(incarnation);
     TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, ScoredPolicy::kProbe, batch));
   }
   TANDEM_ASSIGN_OR_RETURN(const int64_t tokens, context_.probe.Compare());

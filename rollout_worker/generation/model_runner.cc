@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(Device* device,
   runner->table_digests_ = DigestsOf(runner->rope());
   const int64_t bytes =
       PlaceRolloutBatch(spec, static_cast<int64_t>(DTypeBytes(dtype)), max_num_batched_tokens).end;
-  TANDEM_ASSIGN_OR_RETURN(runner->workspace_, device->Reserve("activations", bytes, ledger));
+  TANDEM_ASSIGN_OR_RETURN(runner->activations_, device->Reserve("activations", bytes, ledger));
   return runner;
 }
 
@@ -138,7 +138,7 @@ Matrix ModelRunner::Forward(const StepPlan& plan, const std::byte* weights, KvCa
   const DType dtype = decoder_.dtype();
   const auto rows = static_cast<int64_t>(ids_.size());
   const RolloutOffsets at = PlaceRolloutBatch(spec, static_cast<int64_t>(DTypeBytes(dtype)), rows);
-  std::byte* base = workspace_->data();
+  std::byte* base = activations_->data();
   LayerActivations buffers = PlaceLayerActivations(spec, dtype, rows, base + at.activations);
   const auto forward = [&] {
     return decoder_.Forward(weights, ids_.data(), batch_, kv.layers(), buffers,
@@ -165,7 +165,7 @@ void ModelRunner::Draw(const std::byte* weights,
                        size_t first) {
   const ModelSpec& spec = decoder_.spec();
   const GlobalWeights globals = ViewGlobals(spec, decoder_.layout(), weights);
-  const Matrix normed = PlaceMatrix(workspace_->data(), decoder_.dtype(),
+  const Matrix normed = PlaceMatrix(activations_->data(), decoder_.dtype(),
                                     static_cast<int64_t>(rows.size()), spec.hidden_size);
   decoder_.FinalNorm(globals.final_norm, residual, rows, normed);
   const auto row_bytes = normed.stride * static_cast<int64_t>(DTypeBytes(decoder_.dtype()));

@@ -48,9 +48,9 @@ class ModelRunner {
   absl::Status VerifyTables() const;
 
   // Map or release the pages of the activations, which hold no data between steps.
-  absl::Status MapWorkspace() { return workspace_->Map(); }
-  absl::Status ReleaseWorkspace() { return workspace_->Release(); }
-  int64_t workspace_bytes() const { return workspace_->mapped() ? workspace_->bytes() : 0; }
+  absl::Status MapActivations() { return activations_->Map(); }
+  absl::Status ReleaseActivations() { return activations_->Release(); }
+  int64_t activation_bytes() const { return activations_->mapped() ? activations_->bytes() : 0; }
 
   // Copies blocks, runs the forward pass over `weights` (a complete storage), and draws one token
   // for every sampler, in plan order. A token's uniform random number depends only on the request's
@@ -91,7 +91,7 @@ class ModelRunner {
   std::vector<Digest> table_digests_;  // of the cos and sin tables at creation
   Ledger* const ledger_;               // may be null
   int64_t scratch_bytes_ = 0;
-  std::unique_ptr<MemoryRegion> workspace_;
+  std::unique_ptr<MemoryRegion> activations_;
   int64_t max_rows_ = 0;  // the largest number of rows in a step
 
   // State of the current step, kept in members so that its memory is reused.

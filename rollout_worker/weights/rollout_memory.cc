@@ -48,7 +48,7 @@ absl::StatusOr<SleepPlan> MakePlan(const SleepOrder& order, bool weights_complet
 // RolloutStates that the rollout can serve.
 absl::Status MapKvAndActivations(KvCache& kv, ModelRunner& runner) {
   TANDEM_RETURN_IF_ERROR(kv.Map());
-  const absl::Status activations = runner.MapWorkspace();
+  const absl::Status activations = runner.MapActivations();
   if (activations.ok()) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(
       Annotate(kv.Release(), "the activations got no memory, and the KV cache keeps its own"));
@@ -75,7 +75,7 @@ RolloutMemory::RolloutMemory(RolloutStates* states,
 
 int64_t RolloutMemory::DeviceBytes() const {
   return (weights_->mapped() ? weights_->bytes() : 0) + (kv_->mapped() ? kv_->bytes() : 0) +
-         runner_->workspace_bytes();
+         runner_->activation_bytes();
 }
 
 absl::Status RolloutMemory::Map(bool weights, bool kv) {
@@ -108,7 +108,7 @@ absl::StatusOr<int64_t> RolloutMemory::ReleaseMemory(const SleepOrder& order) {
   const int64_t before = DeviceBytes();
   if (plan.drop_kv) {
     TANDEM_RETURN_IF_ERROR(kv_->Release());
-    TANDEM_RETURN_IF_ERROR(runner_->ReleaseWorkspace());
+    TANDEM_RETURN_IF_ERROR(runner_->ReleaseActivations());
   }
   if (plan.park_weights) TANDEM_RETURN_IF_ERROR(weights_->MoveToHost());
   if (plan.drop_weights) {

@@ -151,7 +151,7 @@ void TinyRun::MakeGenerator() {
   runner_ = Require(ModelRunner::Create(
       HostDevice(), spec_, Require(CreateCpuForwardOps(DType::kBFloat16, pool_)), kVocabulary,
       kMaxTokens, options.scheduler.max_num_batched_tokens, nullptr));
-  REQUIRE(runner_->MapWorkspace().ok());
+  REQUIRE(runner_->MapActivations().ok());
   kv_ = Require(KvCache::Create(HostDevice(), spec_, DType::kBFloat16, /*num_blocks=*/64, nullptr));
   REQUIRE(kv_->Map().ok());
   generator_ = std::make_unique<Generator>(options, runner_.get(), kv_.get());

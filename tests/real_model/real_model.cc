@@ -82,7 +82,7 @@ std::map<uint64_t, Sample> Generate(const RealModel& model,
   const auto kv =
       Require(KvCache::Create(HostDevice(), model.spec(), DType::kBFloat16, kKvBlocks, nullptr));
   REQUIRE(kv->Map().ok());
-  REQUIRE(runner->MapWorkspace().ok());
+  REQUIRE(runner->MapActivations().ok());
   GeneratorOptions generator_options;
   generator_options.scheduler = {options.max_num_seqs, options.max_num_batched_tokens, true};
   generator_options.max_model_len = kMaxTokens;

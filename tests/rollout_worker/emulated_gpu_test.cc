@@ -173,7 +173,7 @@ TEST_CASE("a decode step waits for an emulated GPU once, with graphs and without
   const auto kv =
       KvCache::Create(backend->device(), weights.spec, DType::kBFloat16, 270, nullptr).value();
   REQUIRE(kv->Map().ok());
-  REQUIRE(runner->MapWorkspace().ok());
+  REQUIRE(runner->MapActivations().ok());
   // More samples than one draw takes rows.
   for (const int64_t samples : {3, 260}) {
     RigOptions options;

@@ -58,45 +58,45 @@ class WaitingSink final : public GenerationSink {
 
 // The calls that the service makes, without gRPC.
 inline absl::StatusOr<int64_t> Wake(Engine& engine, const std::vector<std::string>& tags) {
-  return engine.Run("wake", Before::kNothing,
+  return engine.Run("wake", RunningRequests::kKeep,
                     [&](RolloutCore& core) { return core.memory.Wake(tags); });
 }
 inline absl::StatusOr<int64_t> Abort(Engine& engine, const std::vector<std::string>& ids) {
-  return engine.Run("abort", Before::kNothing, [&](RolloutCore& core) {
+  return engine.Run("abort", RunningRequests::kKeep, [&](RolloutCore& core) {
     return absl::StatusOr<int64_t>(core.generator.Abort(ids));
   });
 }
 inline absl::Status BeginUpdate(Engine& engine, const UpdateRequest& request) {
-  return engine.Run("begin update", Before::kDrain,
+  return engine.Run("begin update", RunningRequests::kDrain,
                     [&](RolloutCore& core) { return core.weights.Begin(request); });
 }
 inline absl::Status ApplyBucket(Engine& engine,
                                 UpdateId id,
                                 int slot,
                                 const std::vector<BucketEntry>& entries) {
-  return engine.Run("apply bucket", Before::kNothing,
+  return engine.Run("apply bucket", RunningRequests::kKeep,
                     [&](RolloutCore& core) { return core.weights.Apply(id, slot, entries); });
 }
 inline absl::Status CommitUpdate(Engine& engine, UpdateId id, const std::vector<Digest>& digests) {
-  return engine.Run("commit update", Before::kNothing,
+  return engine.Run("commit update", RunningRequests::kKeep,
                     [&](RolloutCore& core) { return core.weights.Commit(id, digests); });
 }
 inline absl::Status AbortUpdate(Engine& engine, UpdateId id) {
-  return engine.Run("abort update", Before::kNothing, [&](RolloutCore& core) {
+  return engine.Run("abort update", RunningRequests::kKeep, [&](RolloutCore& core) {
     core.weights.Abort(id);
     return absl::OkStatus();
   });
 }
 inline absl::StatusOr<std::vector<Digest>> Digests(Engine& engine) {
-  return engine.Run("digests", Before::kNothing,
+  return engine.Run("digests", RunningRequests::kKeep,
                     [](RolloutCore& core) { return core.weights.Digests(); });
 }
 inline absl::StatusOr<std::string> ReadTensor(Engine& engine, const std::string& name) {
-  return engine.Run("read tensor", Before::kNothing,
+  return engine.Run("read tensor", RunningRequests::kKeep,
                     [&](RolloutCore& core) { return core.weights.ReadRows(name, 0, 1); });
 }
 inline absl::Status VerifyWeights(Engine& engine, int64_t version) {
-  return engine.Run("verify weights", Before::kNothing,
+  return engine.Run("verify weights", RunningRequests::kKeep,
                     [&](RolloutCore& core) { return core.Verify(version); });
 }
 // Addresses, for tests that damage memory or watch that it does not move.
@@ -107,7 +107,7 @@ struct EngineMemory {
 };
 inline EngineMemory FindMemory(Engine& engine) {
   return engine
-      .Run("find memory", Before::kNothing,
+      .Run("find memory", RunningRequests::kKeep,
            [](RolloutCore& core) -> absl::StatusOr<EngineMemory> {
              return EngineMemory{core.memory.weights().data(),
                                  const_cast<std::byte*>(core.memory.kv().data()),

@@ -69,7 +69,7 @@ class Rig {
                          nullptr)
              .value();
     REQUIRE(kv->Map().ok());
-    REQUIRE(runner->MapWorkspace().ok());
+    REQUIRE(runner->MapActivations().ok());
     generator = std::make_unique<Generator>(MakeGeneratorOptions(options), runner.get(), kv.get());
   }
 

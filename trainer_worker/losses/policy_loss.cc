@@ -93,7 +93,8 @@ absl::StatusOr<at::Tensor> AggregatePolicy(const Graph& graph,
     return FixedSum(loss) / scale.batch_samples.value_or(rows) * static_cast<double>(scale.dp_size);
   }
   LossScale forced = scale;
-  if (graph.policy->aggregation == Aggregation::kSeqTokenMean) forced.mode = "seq-mean-token-mean";
+  if (graph.policy->aggregation == Aggregation::kSeqMeanTokenMean)
+    forced.mode = "seq-mean-token-mean";
   return graph.Aggregate(loss, graph.tensors.mask, forced);
 }
 

@@ -49,7 +49,7 @@ struct PolicyTerms {
 enum class Aggregation {
   kConfigured,  // by actor.loss_agg_mode
   // By seq-mean-token-mean, whatever the configuration says.
-  kSeqTokenMean,
+  kSeqMeanTokenMean,
   kSampleMean,  // terms are per sequence: their mean over the samples of the mini-batch
 };
 

@@ -118,16 +118,16 @@ absl::StatusOr<OptimizerReport> Optimizer::Step(ParameterShard& shard, Communica
       Agree(communicator, pass.status(), "taking memory for the optimizer step").status());
   const AdamWFactors factors = FactorsOf(options_.adamw, report.learning_rate, updates_ + 1,
                                          ClipFactor(report.grad_norm, options_.grad_clip));
-  const auto step = [&](const ParameterShard::OptimizerChunk& stretch) -> absl::Status {
+  const auto step = [&](const ParameterShard::OptimizerChunk& chunk) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const int64_t changed,
-                            shard.ops()->Step({.master = stretch.master,
-                                               .gradient = stretch.gradient,
-                                               .exp_avg = stretch.exp_avg,
-                                               .exp_avg_sq = stretch.exp_avg_sq,
-                                               .rounded = stretch.rounded,
-                                               .count = stretch.count},
+                            shard.ops()->Step({.master = chunk.master,
+                                               .gradient = chunk.gradient,
+                                               .exp_avg = chunk.exp_avg,
+                                               .exp_avg_sq = chunk.exp_avg_sq,
+                                               .rounded = chunk.rounded,
+                                               .count = chunk.count},
                                               factors));
-    report.changed = stretch.rounded == nullptr ? -1 : report.changed + changed;
+    report.changed = chunk.rounded == nullptr ? -1 : report.changed + changed;
     return absl::OkStatus();
   };
   TANDEM_RETURN_IF_ERROR((*pass)->Run(step));

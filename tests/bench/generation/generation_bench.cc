@@ -133,7 +133,7 @@ absl::Status RunAll(const Options& options) {
                                                          most * KvBlocksFor(length), &ledger));
   TANDEM_RETURN_IF_ERROR(weights->Map());
   TANDEM_RETURN_IF_ERROR(kv->Map());
-  TANDEM_RETURN_IF_ERROR(runner->MapWorkspace());
+  TANDEM_RETURN_IF_ERROR(runner->MapActivations());
   TANDEM_RETURN_IF_ERROR(weights->LoadCheckpoint(
       options.model_dir, spec, *CreateCpuStorageOps(&runner->layout(), weights->data(), pool)));
   fmt::print("{} threads {}, prompt {}, {} new tokens, {}\n", options.threads, PinningText(cores),

@@ -169,7 +169,7 @@ TEST_CASE("a snapshot says what the device's driver says at that moment") {
   Ledger ledger;
   REQUIRE(ledger.Snapshot().driver_total_bytes == 0);
   int64_t free = 70;
-  ledger.AskDriver([&] { return DriverMemory{.total = 100, .free = free}; });
+  ledger.SetDriverReader([&] { return DriverMemory{.total = 100, .free = free}; });
   REQUIRE(ledger.Snapshot().driver_total_bytes == 100);
   REQUIRE(ledger.Snapshot().driver_free_bytes == 70);
   free = 20;

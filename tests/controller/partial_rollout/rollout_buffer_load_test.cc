@@ -147,7 +147,7 @@ TEST_CASE("A run with partial rollout off does not lose a pool without a word", 
   REQUIRE(absl::IsFailedPrecondition(refused));
   REQUIRE(Says(refused, "holds 3 groups"));
   REQUIRE(Says(refused, "give rollout.partial the keys that the run had"));
-  REQUIRE(Says(refused, "rollout.partial.max_tokens_per_round=10, which cuts nothing"));
+  REQUIRE(Says(refused, "rollout.partial.max_tokens_per_round=10, which interrupts nothing"));
   REQUIRE(Says(refused, "trainer.resume_mode=disable"));
   REQUIRE(CheckNoBuffer(f.run.dir.path() / "none").ok());
 }

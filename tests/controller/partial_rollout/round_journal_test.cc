@@ -133,7 +133,7 @@ TEST_CASE("a journal of another run is set aside and told", "[journal]") {
   const CutJournalFixture f;
   REQUIRE(f.Open("run 1")->Append(1, 0, 1, kCuts).ok());
   const auto journal = f.Open("run 2");
-  REQUIRE(Has(journal->note(), "is not of this run"));
+  REQUIRE(Has(journal->note(), "belongs to another run"));
   REQUIRE(Has(journal->note(), f.path + ".previous"));
   REQUIRE_FALSE(journal->Find(1, 0, 1));
   REQUIRE(std::filesystem::exists(f.path + ".previous"));
@@ -141,7 +141,7 @@ TEST_CASE("a journal of another run is set aside and told", "[journal]") {
   for (const char* other : {"", "not a journal\n", "{}\n", "[]\n{\"step\":1}\n"}) {
     INFO(other);
     f.Write(other);
-    REQUIRE(Has(f.Open("run 2")->note(), "is not of this run"));
+    REQUIRE(Has(f.Open("run 2")->note(), "belongs to another run"));
   }
 }
 

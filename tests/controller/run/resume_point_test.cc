@@ -142,7 +142,8 @@ TEST_CASE("A dry run tells where a start would begin, and moves nothing", "[resu
   REQUIRE_FALSE(fs::exists(f.run_dir / "checkpoints"));
   const std::string early = f.Save(5), last = f.Save(50);
   REQUIRE(Has(said({}), "a start now: resuming from " + last + " (step 50"));
-  REQUIRE(Has(said({"actor.optim.lr=0.5"}), "warning: the configuration is not that of " + last));
+  REQUIRE(
+      Has(said({"actor.optim.lr=0.5"}), "warning: the configuration differs from that of " + last));
   REQUIRE(Has(said({"trainer.resume_mode=resume_path", "trainer.resume_from_path=" + early}),
               "resuming from " + early + " (step 5"));
   REQUIRE(f.Index().MarkFinished(50).ok());

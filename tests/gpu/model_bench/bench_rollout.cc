@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<DecodeRollout>> DecodeRollout::Create(const Bench
       rollout->kv_, KvCache::Create(gpu.device(), model.spec, kBf16,
                                     shape.sequences * KvBlocksFor(shape.sequence_tokens), nullptr));
   TANDEM_RETURN_IF_ERROR(rollout->kv_->Map());
-  TANDEM_RETURN_IF_ERROR(rollout->runner_->MapWorkspace());
+  TANDEM_RETURN_IF_ERROR(rollout->runner_->MapActivations());
   return rollout;
 }
 

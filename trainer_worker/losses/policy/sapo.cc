@@ -31,6 +31,6 @@ PolicyTerms SapoTerms(const LossTensors& tensors, const PolicyLossOptions& optio
 }  // namespace
 
 extern const PolicyLoss kSapoLoss = {
-    .aggregation = Aggregation::kSeqTokenMean, .check = CheckSapo, .terms = SapoTerms};
+    .aggregation = Aggregation::kSeqMeanTokenMean, .check = CheckSapo, .terms = SapoTerms};
 
 }  // namespace tandem

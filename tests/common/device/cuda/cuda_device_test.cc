@@ -22,7 +22,7 @@ TEST_CASE("what the driver says of a device comes with every snapshot, on any th
   emulator::EmulatedCuda cuda({.total_bytes = 64 * kMiB});
   CudaDevice device(*CudaContext::Create(&cuda, 0));
   Ledger ledger;
-  ledger.AskDriver([&] { return device.Memory(); });
+  ledger.SetDriverReader([&] { return device.Memory(); });
   REQUIRE(!device.is_host());
   const auto region = *device.Reserve("weights", 6 * kMiB, &ledger);
   REQUIRE(region->Map().ok());
@@ -69,7 +69,7 @@ TEST_CASE("memory that is shared can be exported, is zero, and counts while it i
   Ledger ledger;
   {
     CudaDevice device(*CudaContext::Create(&cuda, 0));
-    ledger.AskDriver([&] { return device.Memory(); });
+    ledger.SetDriverReader([&] { return device.Memory(); });
     auto memory = *device.ReserveShareable("weights", 5 * kMiB, &ledger);
     REQUIRE(memory->bytes() == 6 * kMiB);  // a handle passes whole blocks of 2 MiB on
     REQUIRE(memory->fd() == -1);
@@ -132,7 +132,7 @@ TEST_CASE("pinned memory of a device is the host's") {
   emulator::EmulatedCuda cuda({.total_bytes = 64 * kMiB});
   CudaDevice device(*CudaContext::Create(&cuda, 0));
   Ledger ledger;
-  ledger.AskDriver([&] { return device.Memory(); });
+  ledger.SetDriverReader([&] { return device.Memory(); });
   const auto region = *device.ReserveHost("optimizer", 6 * kMiB, &ledger);
   REQUIRE(region->Map().ok());
   const LedgerSnapshot snapshot = ledger.Snapshot();
