@@ -151,7 +151,7 @@ void CheckLoss(const v1::Actor& a, ConfigProblems& problems) {
       mode != "clip_cov" || loss.clip_cov_lb() < loss.clip_cov_ub(),
       {"actor.policy_loss.clip_cov_lb", "actor.policy_loss.clip_cov_ub"},
       fmt::format("actor.policy_loss.clip_cov_lb is {} and actor.policy_loss.clip_cov_ub is {}: no "
-                  "covariance lies between them; raise the upper one",
+                  "covariance is between them; raise the upper one",
                   loss.clip_cov_lb(), loss.clip_cov_ub()));
 }
 

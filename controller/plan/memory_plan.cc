@@ -134,7 +134,7 @@ class Planner {
               "shorter rollout.max_model_len";
     plan_.problem = fmt::format(
         "the KV pool cannot hold one sequence of rollout.max_model_len={} tokens: it needs {} "
-        "blocks, and next to the weights {} fit into "
+        "blocks, and next to the weights only {} fit in "
         "rollout.gpu_memory_utilization={:g}; {}",
         input_.max_model_len, least, blocks, input_.memory_utilization, remedy);
   }

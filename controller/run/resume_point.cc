@@ -168,7 +168,7 @@ absl::StatusOr<ResumePoint> AtNewest(const v1::Config& config,
                       "no checkpoint in {} is whole:\n  {}\nbring the files back, or {}",
                       checkpoints.dir(), fmt::join(found.left_out, "\n  "),
                       look ? "look at the model itself with trainer.resume_mode=disable"
-                           : fmt::format("start anew with trainer.resume_mode=disable, which moves "
+                           : fmt::format("start over with trainer.resume_mode=disable, which moves "
                                          "what is there to {}.previous and deletes nothing",
                                          checkpoints.dir()));
   }

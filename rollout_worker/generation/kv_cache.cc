@@ -16,7 +16,7 @@ absl::StatusOr<int64_t> PlanKvBlocks(const ModelSpec& spec, DType dtype, const K
     return MakeStatus(
         absl::StatusCode::kResourceExhausted,
         "the KV pool cannot hold one sequence of rollout.max_model_len={} tokens: it needs {} "
-        "blocks of {:.2f} MiB, and next to {:.0f} MiB of weights {} fit into "
+        "blocks of {:.2f} MiB, and next to {:.0f} MiB of weights only {} fit in "
         "rollout.gpu_memory_utilization={:g} of {:.0f} MiB; raise that key, lower "
         "rollout.max_model_len, or run fewer pairs on this host",
         plan.max_model_len, per_sequence, static_cast<double>(block_bytes) / kMiB,

@@ -125,7 +125,7 @@ TEST_CASE("a pool too small for one sequence is refused with the numbers") {
   ClusterRig rig({.config = {{"rollout.gpu_memory_utilization", "0.0000001"}}});
   RequireSaid(RefusedModel(rig),
               {"the KV pool cannot hold one sequence of rollout.max_model_len=", "it needs ",
-               " of weights there is room for 0 in rollout.gpu_memory_utilization=1e-07 of ",
+               " of weights only 0 fit in rollout.gpu_memory_utilization=1e-07 of ",
                "raise that key, lower rollout.max_model_len, or run fewer pairs"});
 }
 

@@ -259,7 +259,8 @@ TEST_CASE("null gives a key its default again, and a section all of its keys, al
 TEST_CASE("a base that is not there, no name or a circle is refused") {
   REQUIRE(ErrorOf("rollout:\n  n: 4\nbase: [a, b]\n").find("FILE:3: base: names one other") == 0);
   REQUIRE(ErrorOf("base: ''\n").find("FILE:1: base: names one other") == 0);
-  REQUIRE(ErrorOf("base: run.yaml\n").find("in a circle: FILE") != std::string::npos);
+  REQUIRE(ErrorOf("base: run.yaml\n").find("form a cycle through these files: FILE") !=
+          std::string::npos);
   REQUIRE(ErrorOf("rollout.base: 3\n").find("unknown key") != std::string::npos);
   REQUIRE(ErrorOf("rollout: {n: 4}\nbase: run.yaml\n").find("FILE:2: base: ") == 0);
   const ConfigFile file("# a file\nbase: nowhere.yaml\n");
