@@ -155,8 +155,7 @@ class RunAssembly final : public Assembly {
   ConsoleProgress console_;
   ProgressRelay progress_;
   RestartBudget budget_{config_.cluster().max_restarts()};
-  WeightSync weights_{pool_, MakeWeightReference(config_.model()),
-                      MakeCheckPolicy(config_.weight_sync()),
+  WeightSync weights_{pool_, MakeWeightReference(config_), MakeCheckPolicy(config_.weight_sync()),
                       MakeScrambleMode(config_.weight_sync())};
   // Two decoding batches in flight keep a rollout busy while the next group is sent.
   RolloutFleet fleet_{pool_,

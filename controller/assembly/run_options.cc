@@ -188,7 +188,8 @@ CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync) {
   return policy;
 }
 
-std::unique_ptr<WeightReference> MakeWeightReference(const v1::Model& model) {
+std::unique_ptr<WeightReference> MakeWeightReference(const v1::Config& config) {
+  const v1::Model& model = config.model();
   WeightReferenceOptions options{.model_dir = model.path(),
                                  .exact_export = model.compute_dtype() != "float32"};
   if (model.lora().rank() == 0) return MakeFullWeightReference(std::move(options));

@@ -50,7 +50,7 @@ SleepMode SleepModeOf(const MemoryPlan& plan);
 // weight_sync.check; off with weight_sync.check_only, which makes its own check after the sync.
 CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync);
 // What checks compare with, for full training or for LoRA.
-std::unique_ptr<WeightReference> MakeWeightReference(const v1::Model& model);
+std::unique_ptr<WeightReference> MakeWeightReference(const v1::Config& config);
 ScrambleMode MakeScrambleMode(const v1::WeightSync& sync);
 
 }  // namespace tandem
