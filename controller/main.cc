@@ -17,6 +17,7 @@
 #include "common/net/grpc_status.h"
 #include "common/process/exit_code.h"
 #include "common/process/fault_injection.h"
+#include "common/process/pause_detector.h"
 #include "common/process/threads.h"
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/assembly/dry_run.h"
@@ -123,6 +124,7 @@ int CheckAndPlan(const Flags& flags) {
 
 int Run(const Flags& flags) {
   Signals signals;
+  const PauseDetector pauses;
   absl::StatusOr<v1::Config> config = ReadConfig(flags);
   if (!config.ok()) return Refuse(FailedAt::kConfig, config.status());
   const auto assembly =

@@ -2,8 +2,7 @@
 #include <cstring>
 #include <limits>
 
-#include <absl/time/clock.h>
-
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "parity/sides.h"
 #include "rollout_worker/weights/weight_storage.h"
@@ -164,11 +163,11 @@ absl::StatusOr<SideRun> RunDecode(const SideOptions& options,
   SideRun run{.name = "rollout decode"};
   Rollout rollout;
   TANDEM_RETURN_IF_ERROR(MakeRollout(options, listener, &rollout));
-  const absl::Time start = absl::Now();
+  const Instant start = RealClock().Now();
   TANDEM_ASSIGN_OR_RETURN(*samples, Generate(rollout, requests));
   for (const Sample& sample : *samples) run.log_probs[sample.sample_id] = sample.log_probs;
   run.counts = rollout.runner->ops().counts();
-  run.seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  run.seconds = absl::ToDoubleSeconds(RealClock().Now() - start);
   return run;
 }
 
@@ -180,7 +179,7 @@ absl::StatusOr<SideRun> RunPrefill(const SideOptions& options,
   ResidualKeeper keeper(options, samples, listener);
   Rollout rollout;
   TANDEM_RETURN_IF_ERROR(MakeRollout(options, &keeper, &rollout));
-  const absl::Time start = absl::Now();
+  const Instant start = RealClock().Now();
   std::vector<GenerationRequest> requests;
   for (const Sample& sample : samples) requests.push_back(PrefillRequest(sample, seed));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Sample> drawn, Generate(rollout, requests));
@@ -190,7 +189,7 @@ absl::StatusOr<SideRun> RunPrefill(const SideOptions& options,
     log_probs.back() = DrawnLogProb(drawn[i], samples[i]);
   }
   run.counts = rollout.runner->ops().counts();
-  run.seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  run.seconds = absl::ToDoubleSeconds(RealClock().Now() - start);
   return run;
 }
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 
-#include <absl/time/clock.h>
-
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/comm/communicator.h"
 #include "parity/sides.h"
@@ -55,11 +54,11 @@ absl::StatusOr<SideRun> RunTrainer(const SideOptions& options,
                                                                       &communicator, &ledger));
   TANDEM_RETURN_IF_ERROR(LoadModel(options.model_dir, session->spec(), session->shard()));
   TANDEM_RETURN_IF_ERROR(session->WeightsChanged());
-  const absl::Time start = absl::Now();
+  const Instant start = RealClock().Now();
   TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample scores, session->Score(samples));
   for (const auto& [sample_id, log_probs] : scores) run.log_probs[sample_id] = log_probs;
   run.counts = forward->counts();
-  run.seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  run.seconds = absl::ToDoubleSeconds(RealClock().Now() - start);
   return run;
 }
 

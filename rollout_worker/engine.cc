@@ -5,6 +5,7 @@
 #include "common/backend/cpu_backend.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/process/cores.h"
 #include "common/process/fault_injection.h"
@@ -15,9 +16,11 @@ namespace {
 // How often the engine checks that the trainer of an open update is alive.
 constexpr std::chrono::milliseconds kPeerPoll{200};
 constexpr absl::Duration kMemoryPoll = absl::Seconds(1);
+// How often the clients of running requests hear that the engine works.
+constexpr absl::Duration kAliveEvery = absl::Seconds(1);
 
 absl::Status PrepareModel(Backend& backend, const EngineOptions& options) {
-  const absl::Time deadline = options.clock->Now() + options.wait_for_memory;
+  const Instant deadline = options.clock->Now() + options.wait_for_memory;
   for (bool reported = false;; reported = true) {
     const absl::Status prepared =
         backend.PrepareModel(options.spec, options.generator.vocab_limit, ModelUse::kForward);
@@ -51,6 +54,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
 absl::Status Engine::Build(const EngineOptions& options) {
   const GeneratorOptions& generator = options.generator;
   device_lost_ = options.device_lost;
+  clock_ = options.clock;
+  alive_at_ = clock_->Now();
   backend_ = options.backend;
   if (backend_ == nullptr) {
     backend_ = MakeCpuBackend(std::make_shared<ThreadPool>(options.threads, options.cores));
@@ -153,6 +158,7 @@ void Engine::PollTrainer() {
 }
 
 void Engine::Step() {
+  const WorkStep step("generation");
   FaultPoint("generate");
   const absl::Status done = generator_->Step(weights_->data(), updates_->version());
   if (!done.ok()) {
@@ -163,6 +169,10 @@ void Engine::Step() {
             : WithDeviceLost(Annotate(done, "the device cannot be used any more"));
     generator_->Fail(end);
     StopIfDeviceLost(end);
+  }
+  if (const Instant now = clock_->Now(); now - alive_at_ >= kAliveEvery) {
+    generator_->SignalAlive();
+    alive_at_ = now;
   }
   Publish("generate");
 }

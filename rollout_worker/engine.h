@@ -152,6 +152,8 @@ class Engine {
   static constexpr size_t kQueueCapacity = 4096;
   Ledger ledger_;
   std::function<void(const absl::Status&)> device_lost_;
+  Clock* clock_ = nullptr;
+  Instant alive_at_;                  // when clients last heard that the engine works
   std::shared_ptr<Backend> backend_;  // outlives the objects that it made
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<WeightStorage> weights_;

@@ -3,6 +3,8 @@
 #include <memory>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "common/base/build_info.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -13,6 +15,8 @@
 #include "common/net/worker_program.h"
 #include "common/process/cores.h"
 #include "common/process/fault_injection.h"
+#include "common/process/pause_detector.h"
+#include "common/process/progress_watchdog.h"
 #include "common/process/stop_signal.h"
 #include "common/text/tokenizer.h"
 #include "rollout_worker/rollout_service.h"
@@ -72,6 +76,9 @@ absl::Status Serve(const WorkerFlags& flags,
       tokenizer->digest(), {numerics.numerics_class, numerics.kernel_set, numerics.choices}));
   LogInfo("serving on {}, {} compute threads {}, {} on {}", address, options.threads,
           PinningText(options.cores), numerics.numerics_class, numerics.kernel_set);
+  const ProgressWatchdog progress(
+      fmt::format("rollout {}", flags.rank),
+      absl::Seconds(agent->registration().config().cluster().progress_timeout_seconds()));
   agent->StartHeartbeats([raw = engine->get()] { return ReportHealth(*raw); },
                          [stop](const absl::Status& end) { stop->Raise(end); });
   return stop->Wait();
@@ -79,6 +86,7 @@ absl::Status Serve(const WorkerFlags& flags,
 
 int Run(const WorkerFlags& flags) {
   StopSignal stop;
+  const PauseDetector pauses;
   const auto service = RolloutService::Create([&stop] { stop.Raise(absl::OkStatus()); });
   std::unique_ptr<Engine> engine;
   auto server = RpcServer::Start(flags.listen, {service->service()}, flags.security);

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include <absl/base/thread_annotations.h>
-#include <absl/time/clock.h>
 #include <grpcpp/grpcpp.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
@@ -30,6 +30,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<v1::GenerateEvent>,
 
   void OnTokens(const TokenDelta& delta) override;
   void OnFinished(const Sample& sample) override;
+  void OnAlive() override;
   void OnEnd(const absl::Status& status) override;
   bool cancelled() const override { return cancelled_; }
 
@@ -70,6 +71,17 @@ void GenerateStream::OnTokens(const TokenDelta& delta) {
 void GenerateStream::OnFinished(const Sample& sample) {
   v1::GenerateEvent event;
   *event.mutable_finished() = ToProto(sample);
+  Push(std::move(event));
+}
+
+void GenerateStream::OnAlive() {
+  {
+    // A client that reads slowly has signs of life enough before it.
+    const MutexLock lock(events_mutex_);
+    if (!events_.empty()) return;
+  }
+  v1::GenerateEvent event;
+  event.mutable_alive();
   Push(std::move(event));
 }
 
@@ -170,7 +182,7 @@ class GrpcRolloutService final
     const MutexLock lock(ready_mutex_);
     engine_ = engine;
     worker_ = worker;
-    last_report_ = absl::Now();
+    last_report_ = RealClock().Now();
   }
   grpc::Service* service() override { return this; }
 
@@ -221,9 +233,9 @@ class GrpcRolloutService final
   // Adds the worker, its phase and its last action to an error.
   grpc::Status Reply(absl::Status status) const;
   // The time from `start` until now. The peaks in the report are those since the previous report.
-  v1::PhaseReport Report(Engine& engine, const std::string& phase, absl::Time start);
+  v1::PhaseReport Report(Engine& engine, const std::string& phase, Instant start);
   // When the previous report was made or, before the first one, when the engine was ready.
-  absl::Time last_report() const {
+  Instant last_report() const {
     const MutexLock lock(ready_mutex_);
     return last_report_;
   }
@@ -239,13 +251,13 @@ class GrpcRolloutService final
   mutable Mutex ready_mutex_;
   Engine* engine_ ABSL_GUARDED_BY(ready_mutex_) = nullptr;
   v1::WorkerId worker_ ABSL_GUARDED_BY(ready_mutex_);
-  absl::Time last_report_ ABSL_GUARDED_BY(ready_mutex_);
+  Instant last_report_ ABSL_GUARDED_BY(ready_mutex_);
 };
 
 v1::PhaseReport GrpcRolloutService::Report(Engine& engine,
                                            const std::string& phase,
-                                           absl::Time start) {
-  const absl::Time now = absl::Now();
+                                           Instant start) {
+  const Instant now = RealClock().Now();
   const PhaseReport report{phase, absl::ToDoubleSeconds(now - start), engine.ledger().Snapshot()};
   engine.ledger().ResetPeaks();
   const MutexLock lock(ready_mutex_);
@@ -320,7 +332,7 @@ grpc::Status GrpcRolloutService::Sleep(grpc::ServerContext* /*context*/,
                                        v1::SleepResponse* response) {
   return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
     SetLogStep(request->step());
-    const absl::Time start = absl::Now();
+    const Instant start = RealClock().Now();
     *response->mutable_generate() = Report(engine, "generate", last_report());
     const SleepOrder order = {.level = request->level(),
                               .tags = Strings(request->tags()),
@@ -338,7 +350,7 @@ grpc::Status GrpcRolloutService::Wake(grpc::ServerContext* /*context*/,
                                       v1::WakeResponse* response) {
   return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
     SetLogStep(request->step());
-    const absl::Time start = absl::Now();
+    const Instant start = RealClock().Now();
     const std::vector<std::string> tags = Strings(request->tags());
     TANDEM_ASSIGN_OR_RETURN(const int64_t mapped,
                             engine.Run("wake", RunningRequests::kKeep,
@@ -382,7 +394,7 @@ grpc::Status GrpcRolloutService::CommitUpdate(grpc::ServerContext* /*context*/,
                                               const v1::CommitUpdateRequest* request,
                                               v1::CommitUpdateResponse* response) {
   return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
-    const absl::Time start = absl::Now();
+    const Instant start = RealClock().Now();
     const UpdateId id = {request->version(), request->generation()};
     TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> digests, FromProto(request->digests()));
     TANDEM_RETURN_IF_ERROR(
@@ -447,7 +459,7 @@ grpc::Status GrpcRolloutService::VerifyWeights(grpc::ServerContext* /*context*/,
                                                v1::VerifyWeightsResponse* response) {
   return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
     SetLogStep(request->step());
-    const absl::Time start = absl::Now();
+    const Instant start = RealClock().Now();
     TANDEM_RETURN_IF_ERROR(
         engine.Run("verify weights", RunningRequests::kKeep,
                    [&](RolloutCore& core) { return core.Verify(request->version()); }));

@@ -21,10 +21,10 @@ class GrpcSampleStream : public SampleStream {
  public:
   GrpcSampleStream(std::shared_ptr<grpc::Channel> channel,
                    v1::WorkerId worker,
-                   absl::Duration deadline)
+                   absl::Duration limit)
       : stub_(v1::ClusterService::NewStub(std::move(channel))),
         worker_(std::move(worker)),
-        deadline_(deadline) {}
+        limit_(limit) {}
 
   absl::StatusOr<std::vector<Sample>> Pull(int64_t step, int64_t mini_batch) override {
     v1::StreamSamplesRequest request;
@@ -42,7 +42,7 @@ class GrpcSampleStream : public SampleStream {
                            const std::string& policy,
                            const LogProbsBySample& log_probs) override {
     grpc::ClientContext context;
-    SetDeadline(context, deadline_);
+    CallDeadline deadline(context, limit_);
     v1::PutLogProbsResponse response;
     const auto writer = stub_->PutLogProbs(&context, &response);
     v1::PutLogProbsRequest request = Header(step, policy);
@@ -62,22 +62,24 @@ class GrpcSampleStream : public SampleStream {
     }
     if (open && request.items_size() > 0) writer->Write(request);
     writer->WritesDone();
-    return Annotate(FromGrpcStatus(writer->Finish()), "sending log-probs to the controller");
+    return Annotate(FromGrpcStatus(deadline.Explain(writer->Finish())),
+                    "sending log-probs to the controller");
   }
 
  private:
   absl::StatusOr<std::vector<Sample>> Stream(int64_t step, v1::StreamSamplesRequest request) {
     grpc::ClientContext context;
-    SetDeadline(context, deadline_);
+    CallDeadline deadline(context, limit_);
     *request.mutable_worker() = worker_;
     request.set_step(step);
     const auto reader = stub_->StreamSamples(&context, request);
     std::vector<Sample> samples;
     v1::StreamSamplesResponse response;
     while (reader->Read(&response)) {
+      deadline.Renew();
       for (const v1::Sample& sample : response.samples()) samples.push_back(FromProto(sample));
     }
-    TANDEM_RETURN_IF_ERROR(Annotate(FromGrpcStatus(reader->Finish()),
+    TANDEM_RETURN_IF_ERROR(Annotate(FromGrpcStatus(deadline.Explain(reader->Finish())),
                                     fmt::format("samples of step {} from the controller", step)));
     return samples;
   }
@@ -92,15 +94,15 @@ class GrpcSampleStream : public SampleStream {
 
   std::unique_ptr<v1::ClusterService::Stub> stub_;
   const v1::WorkerId worker_;
-  const absl::Duration deadline_;
+  const absl::Duration limit_;
 };
 
 }  // namespace
 
 std::unique_ptr<SampleStream> MakeGrpcSampleStream(std::shared_ptr<grpc::Channel> channel,
                                                    const v1::WorkerId& worker,
-                                                   absl::Duration deadline) {
-  return std::make_unique<GrpcSampleStream>(std::move(channel), worker, deadline);
+                                                   absl::Duration limit) {
+  return std::make_unique<GrpcSampleStream>(std::move(channel), worker, limit);
 }
 
 }  // namespace tandem

@@ -11,9 +11,9 @@
 
 namespace tandem {
 
-// `deadline` (cluster.rpc_timeout_seconds) applies to every call.
+// `limit` (cluster.rpc_timeout_seconds) applies to every call.
 std::unique_ptr<SampleStream> MakeGrpcSampleStream(std::shared_ptr<grpc::Channel> channel,
                                                    const v1::WorkerId& worker,
-                                                   absl::Duration deadline);
+                                                   absl::Duration limit);
 
 }  // namespace tandem

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "common/base/build_info.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -15,6 +17,8 @@
 #include "common/net/worker_program.h"
 #include "common/process/cores.h"
 #include "common/process/fault_injection.h"
+#include "common/process/pause_detector.h"
+#include "common/process/progress_watchdog.h"
 #include "common/process/stop_signal.h"
 #include "trainer_worker/grpc_sample_stream.h"
 #include "trainer_worker/losses/policy_loss.h"
@@ -128,6 +132,9 @@ absl::Status Serve(const WorkerFlags& flags,
   LogInfo("serving on {}, {} compute threads {}, {} on {}", address,
           std::max(1, agent->registration().compute_threads()), PinningText(worker->cores),
           trainer->numerics_class(), trainer->kernel_set());
+  const ProgressWatchdog progress(
+      fmt::format("trainer {}", flags.rank),
+      absl::Seconds(agent->registration().config().cluster().progress_timeout_seconds()));
   agent->StartHeartbeats([trainer] { return HealthOf(*trainer); },
                          [stop](const absl::Status& end) { stop->Raise(end); });
   return stop->Wait();
@@ -135,6 +142,7 @@ absl::Status Serve(const WorkerFlags& flags,
 
 int Run(const WorkerFlags& flags) {
   StopSignal stop;
+  const PauseDetector pauses;
   UseOneTorchThread();
   TrainerService service([&stop] { stop.Raise(absl::OkStatus()); },
                          [&stop](const absl::Status& why) { stop.Raise(why); });

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include <absl/time/clock.h>
-
 #include "common/backend/cpu_backend.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/comm/communicator.h"
@@ -54,7 +53,7 @@ absl::Status OtherGeneration(int64_t of_call, int rank, int64_t of_group) {
 class Trainer::Phase {
  public:
   Phase(Trainer* trainer, const std::string& phase, const std::string& action)
-      : trainer_(trainer), phase_(phase), start_(absl::Now()) {
+      : trainer_(trainer), phase_(phase), start_(RealClock().Now()) {
     trainer->ledger_.ResetPeaks();
     const MutexLock lock(trainer->status_mutex_);
     trainer->status_.phase = phase;
@@ -67,7 +66,7 @@ class Trainer::Phase {
   }
   PhaseReport Report() {
     trainer_->UpdateWorkspace();
-    PhaseReport report{phase_, absl::ToDoubleSeconds(absl::Now() - start_),
+    PhaseReport report{phase_, absl::ToDoubleSeconds(RealClock().Now() - start_),
                        trainer_->ledger_.Snapshot()};
     LogInfo("{} took {:.3f} s", trainer_->status().last_action, report.seconds);
     return report;
@@ -76,7 +75,7 @@ class Trainer::Phase {
  private:
   Trainer* trainer_;
   const std::string phase_;
-  const absl::Time start_;
+  const Instant start_;
 };
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& options,
@@ -368,6 +367,7 @@ absl::Status Trainer::StartSession(const ResetCommand& command) {
 absl::Status Trainer::MakeSession() {
   SessionOptions session_options = options_.session;
   session_options.publish.transport = transport_;
+  session_options.publish.group_generation = group_.generation();
   TANDEM_ASSIGN_OR_RETURN(session_, TrainingSession::Create(session_options,
                                                             {.device = backend_->device(),
                                                              .forward = forward_.get(),

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include <absl/time/clock.h>
-
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/comm/communicator.h"
 #include "common/lora/lora_spec.h"
@@ -16,9 +15,9 @@ namespace {
 // error would fail in the optimizer, where the others wait for it.
 absl::Status AwaitGradients(Communicator& communicator, Device& device, MiniBatchReport& report) {
   if (device.is_host()) return absl::OkStatus();
-  const absl::Time start = absl::Now();
+  const Instant start = RealClock().Now();
   TANDEM_RETURN_IF_ERROR(Agree(communicator, device.Synchronize(), "the backward pass").status());
-  report.backward_seconds += absl::ToDoubleSeconds(absl::Now() - start);
+  report.backward_seconds += absl::ToDoubleSeconds(RealClock().Now() - start);
   return absl::OkStatus();
 }
 

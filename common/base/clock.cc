@@ -1,17 +1,56 @@
 #include "common/base/clock.h"
 
+#include <ctime>
+#include <mutex>
+
+#include "common/base/active_time.h"
+
 namespace tandem {
 namespace {
+
+// CLOCK_MONOTONIC: neither date changes nor a suspended machine move it.
+absl::Duration MonotonicReading() {
+  timespec reading{};
+  clock_gettime(CLOCK_MONOTONIC, &reading);
+  return absl::DurationFromTimespec(reading);
+}
+
 class SystemClock final : public Clock {
  public:
-  absl::Time Now() override { return absl::Now(); }
+  Instant Now() override {
+    // The reading is taken under the lock: one that was taken before a pause and counted after it
+    // would make the time go back.
+    const std::lock_guard lock(active_mutex_);
+    return Instant(active_.At(MonotonicReading()));
+  }
+  absl::Time WallNow() override { return absl::Now(); }
   void Sleep(absl::Duration duration) override { absl::SleepFor(duration); }
-};
-}  // namespace
 
-Clock& RealClock() {
+  void DiscountGapsAbove(absl::Duration limit) {
+    const std::lock_guard lock(active_mutex_);
+    active_.DiscountGapsAbove(limit, MonotonicReading());
+  }
+  absl::Duration Paused() {
+    const std::lock_guard lock(active_mutex_);
+    return active_.paused();
+  }
+
+ private:
+  std::mutex active_mutex_;
+  ActiveTime active_;
+};
+
+SystemClock& TheSystemClock() {
   static SystemClock clock;
   return clock;
 }
+
+}  // namespace
+
+Clock& RealClock() { return TheSystemClock(); }
+
+void DiscountGapsAbove(absl::Duration limit) { TheSystemClock().DiscountGapsAbove(limit); }
+
+absl::Duration TimePaused() { return TheSystemClock().Paused(); }
 
 }  // namespace tandem

@@ -92,7 +92,7 @@ class SharedMemoryCommunicator final : public HostGroup {
   int64_t calls_ = 0;
   const char* collective_ = "";
   uint64_t signature_ = 0;
-  absl::Time deadline_;
+  Instant deadline_;
 };
 
 absl::Status SharedMemoryCommunicator::Start(const char* collective,

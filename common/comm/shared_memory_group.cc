@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/numeric.h"
 #include "common/base/status.h"
 #include "common/device/shared_region.h"
@@ -124,8 +125,8 @@ struct Answer {
 };
 
 // A wait ends soon enough to look at the deadline again.
-absl::Time EndOfSlice(const SharedMemoryGroupOptions& options, absl::Time deadline) {
-  return absl::Now() + std::min(deadline - options.clock->Now(), kRendezvousSlice);
+Instant EndOfSlice(const SharedMemoryGroupOptions& options, Instant deadline) {
+  return RealClock().Now() + std::min(deadline - options.clock->Now(), kRendezvousSlice);
 }
 
 absl::Status CheckCancelled(const SharedMemoryGroupOptions& options) {
@@ -168,7 +169,7 @@ void Receive(const SharedMemoryGroupOptions& options,
              std::vector<UniqueFd>* connections) {
   Hello hello;
   // A peer sends its hello with its connect: one that is silent is not a rank.
-  const absl::Time soon = absl::Now() + absl::Seconds(1);
+  const Instant soon = RealClock().Now() + absl::Seconds(1);
   if (!ReceiveMessage(connection.get(), &hello, sizeof(hello), soon).ok()) return;
   if (hello.magic != kMagic) return;
   const Answer answer = {options.generation, Judge(options, hello, *connections),
@@ -180,7 +181,7 @@ void Receive(const SharedMemoryGroupOptions& options,
   }
 }
 
-absl::StatusOr<GroupLink> Host(const SharedMemoryGroupOptions& options, absl::Time deadline) {
+absl::StatusOr<GroupLink> Host(const SharedMemoryGroupOptions& options, Instant deadline) {
   GroupLink link;
   link.staging_bytes = options.staging_bytes;
   link.connections.resize(options.world_size);
@@ -231,7 +232,7 @@ absl::Status Refusal(const SharedMemoryGroupOptions& options, const Answer& answ
   return absl::OkStatus();  // an older group is still there, or our predecessor is
 }
 
-absl::StatusOr<GroupLink> Visit(const SharedMemoryGroupOptions& options, absl::Time deadline) {
+absl::StatusOr<GroupLink> Visit(const SharedMemoryGroupOptions& options, Instant deadline) {
   Hello hello;
   hello.generation = options.generation;
   hello.staging_bytes = options.staging_bytes;
@@ -268,7 +269,7 @@ absl::StatusOr<GroupLink> Visit(const SharedMemoryGroupOptions& options, absl::T
 }  // namespace
 
 absl::StatusOr<GroupLink> MeetGroup(const SharedMemoryGroupOptions& options) {
-  const absl::Time deadline = options.clock->Now() + options.deadline;
+  const Instant deadline = options.clock->Now() + options.deadline;
   return options.rank == 0 ? Host(options, deadline) : Visit(options, deadline);
 }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/base/progress.h"
 #include "common/model_spec/rope.h"
 
 namespace tandem {
@@ -27,7 +28,9 @@ void Decoder::RunLayer(const LayerWeights& weights,
                        Matrix in,
                        LayerActivations& buffers,
                        Matrix out) const {
+  NoteActivity("attention");
   layer_.mixer->Forward(*ops_, weights, batch, kv, in, buffers);
+  NoteActivity("feed-forward");
   ops_->AddRmsNorm(buffers.mid, in, weights.post_norm, spec_.rms_norm_eps, buffers.norm2);
   layer_.channel_op->Forward(*ops_, weights, buffers, out);
 }
@@ -40,7 +43,9 @@ void Decoder::RunLayerBackward(BackwardOps& backward,
                                const BackwardScratch& scratch,
                                FloatMatrix dresidual,
                                const LayerGradients& gradients) const {
+  NoteActivity("backward of feed-forward");
   layer_.channel_op->Backward(backward, weights, buffers, scratch, dresidual, gradients);
+  NoteActivity("backward of attention");
   layer_.mixer->Backward(*ops_, backward, weights, batch, in, buffers, scratch, dresidual,
                          gradients);
 }
@@ -56,6 +61,7 @@ Matrix Decoder::Forward(const std::byte* storage,
   for (int layer = 0; layer < spec_.num_layers; ++layer) {
     const LayerWeights weights =
         ViewLayer(spec_, layout_, storage + layout_.group_offset(layer), layer);
+    const WorkStep step("forward pass", layer);
     RunLayer(weights, batch, kv[static_cast<size_t>(layer)], residual_a, buffers, residual_b);
     std::swap(residual_a, residual_b);
   }

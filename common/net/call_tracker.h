@@ -10,7 +10,7 @@
 #include <grpcpp/support/status.h>
 
 #include "common/base/mutex.h"
-#include "common/net/channel.h"
+#include "common/net/call_deadline.h"
 #include "common/net/grpc_status.h"
 
 namespace tandem {
@@ -32,15 +32,16 @@ class CallTracker {
     for (grpc::ClientContext* call : calls_) call->TryCancel();
   }
 
-  // Runs `rpc(grpc::ClientContext*) -> grpc::Status` with a deadline; CancelAll can cancel it.
+  // Runs `rpc(grpc::ClientContext*) -> grpc::Status` within `timeout` (CallDeadline); CancelAll
+  // can cancel it.
   template <typename Rpc>
   absl::Status Run(absl::Duration timeout, const Rpc& rpc) {
     grpc::ClientContext context;
-    SetDeadline(context, timeout);
+    const CallDeadline deadline(context, timeout);
     Add(&context);
     const grpc::Status status = rpc(&context);
     Remove(&context);
-    return FromGrpcStatus(status);
+    return FromGrpcStatus(deadline.Explain(status));
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <grpcpp/channel.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
@@ -75,7 +76,7 @@ class GrpcMembershipAgent : public MembershipAgent {
   }
 
   absl::Status FirstRegistration(absl::Duration timeout) {
-    const absl::Time deadline = absl::Now() + timeout;
+    const Instant deadline = RealClock().Now() + timeout;
     int cut_off = 0;
     bool told = false;
     while (true) {
@@ -90,7 +91,7 @@ class GrpcMembershipAgent : public MembershipAgent {
           absl::IsUnavailable(status) && AcceptsConnections(options_.controller_address);
       cut_off = is_cut_off ? cut_off + 1 : 0;
       if (cut_off == kHandshakeAttempts) return NoHandshake(status);
-      if (absl::Now() + kRetryPause >= deadline) {
+      if (RealClock().Now() + kRetryPause >= deadline) {
         return MakeStatus(absl::StatusCode::kUnavailable,
                           "no controller at {} within {}: {}; start tandem-controller, or correct "
                           "--controller",
@@ -127,11 +128,11 @@ class GrpcMembershipAgent : public MembershipAgent {
       request_.mutable_numerics_choices()->clear();
       request_.mutable_numerics_choices()->insert(numerics.choices.begin(), numerics.choices.end());
     }
-    const absl::Time deadline = absl::Now() + controller_lost();
+    const Instant deadline = RealClock().Now() + controller_lost();
     while (true) {
       v1::RegisterResponse ignored;
       absl::Status status = Register(&ignored);
-      if (!IsUnreachable(status) || absl::Now() + kRetryPause >= deadline) return status;
+      if (!IsUnreachable(status) || RealClock().Now() + kRetryPause >= deadline) return status;
       absl::SleepFor(kRetryPause);
     }
   }
@@ -180,18 +181,18 @@ class GrpcMembershipAgent : public MembershipAgent {
   bool Beat(const std::function<WorkerHealth()>& health, absl::Status* end) {
     const absl::Duration pause =
         absl::Seconds(registration_.config().cluster().heartbeat_seconds());
-    absl::Time last_answer = absl::Now();
+    Instant last_answer = RealClock().Now();
     while (true) {
       absl::StatusOr<bool> stop = SendHeartbeat(health());
       if (stop.ok()) {
-        last_answer = absl::Now();
+        last_answer = RealClock().Now();
         if (*stop) return *end = absl::OkStatus(), true;
       } else if (absl::IsNotFound(stop.status())) {
         if (!Rejoin(&last_answer, end)) return true;
       } else if (!IsUnreachable(stop.status())) {
         return *end = stop.status(), true;
       }
-      if (absl::Now() - last_answer > controller_lost()) {
+      if (RealClock().Now() - last_answer > controller_lost()) {
         *end = MakeStatus(absl::StatusCode::kUnavailable,
                           "the controller at {} has not answered for {}; ending",
                           options_.controller_address, absl::FormatDuration(controller_lost()));
@@ -206,12 +207,12 @@ class GrpcMembershipAgent : public MembershipAgent {
   }
 
   // Registers again, because the controller is a new process that does not know this worker.
-  bool Rejoin(absl::Time* last_answer, absl::Status* end) {
+  bool Rejoin(Instant* last_answer, absl::Status* end) {
     v1::RegisterResponse ignored;
     absl::Status status = Register(&ignored);
     if (status.ok()) {
       LogInfo("Registered again because the controller was restarted.");
-      *last_answer = absl::Now();
+      *last_answer = RealClock().Now();
       return true;
     }
     if (IsUnreachable(status)) return true;

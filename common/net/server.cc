@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/net/channel.h"
 
@@ -55,9 +56,9 @@ absl::Status ClearSocket(const std::string& path) {
   if (!S_ISSOCK(info.st_mode)) {
     return MakeStatus(absl::StatusCode::kAlreadyExists, "{} exists and is no socket", path);
   }
-  const absl::Time deadline = absl::Now() + kLeaveTime;
+  const Instant deadline = RealClock().Now() + kLeaveTime;
   TANDEM_ASSIGN_OR_RETURN(bool alive, Answers(name));
-  while (alive && absl::Now() < deadline) {
+  while (alive && RealClock().Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(50));
     TANDEM_ASSIGN_OR_RETURN(alive, Answers(name));
   }

@@ -3,10 +3,13 @@
 #include <climits>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <vector>
 
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_split.h>
+#include <absl/time/clock.h>
+#include <absl/time/time.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -17,14 +20,16 @@
 namespace tandem {
 namespace {
 
+enum class FaultAction { kKill, kStop, kFlip, kSlow, kHang };
+
+constexpr absl::Duration kSlowness = absl::Milliseconds(500);
+
 struct Fault {
   std::string point;
   int countdown = 1;
-  int signal = SIGKILL;  // kFlip: a bit is flipped instead
+  FaultAction action = FaultAction::kKill;
   std::string marker;
 };
-
-constexpr int kFlip = 0;
 
 struct Faults {
   Mutex list_mutex;
@@ -47,14 +52,25 @@ bool CreateMarker(const Fault& fault) {
 
 void Fire(const Fault& fault) {
   if (!CreateMarker(fault)) return;
-  LogWarn("TANDEM_FAULT: signal {} at {}", fault.signal, fault.point);
-  kill(getpid(), fault.signal);
+  const int signal = fault.action == FaultAction::kStop ? SIGSTOP : SIGKILL;
+  LogWarn("TANDEM_FAULT: signal {} at {}", signal, fault.point);
+  kill(getpid(), signal);
 }
 
-int ParseAction(const std::string& action) {
-  if (action == "kill") return SIGKILL;
-  if (action == "stop") return SIGSTOP;
-  return action == "flip" ? kFlip : -1;
+// Whether the fault acts at this visit and at all later ones of this life of the process. A fault
+// that fired in an earlier process never counts down to zero again.
+bool ActsFromHereOn(Fault& fault) {
+  if (--fault.countdown == 0 && !CreateMarker(fault)) fault.countdown = INT_MAX;
+  return fault.countdown <= 0;
+}
+
+std::optional<FaultAction> ParseAction(const std::string& action) {
+  if (action == "kill") return FaultAction::kKill;
+  if (action == "stop") return FaultAction::kStop;
+  if (action == "flip") return FaultAction::kFlip;
+  if (action == "hang") return FaultAction::kHang;
+  if (action == "slow") return FaultAction::kSlow;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -68,12 +84,14 @@ void InitFaultPoints(const std::string& role, int rank) {
     const std::vector<std::string> parts = absl::StrSplit(spec, absl::MaxSplits(':', 5));
     int fault_rank = 0, nth = 0;
     const bool readable = parts.size() == 6 && absl::SimpleAtoi(parts[1], &fault_rank) &&
-                          absl::SimpleAtoi(parts[3], &nth) && ParseAction(parts[4]) >= 0;
+                          absl::SimpleAtoi(parts[3], &nth) && ParseAction(parts[4]).has_value();
     TANDEM_CHECK(readable,
-                 "TANDEM_FAULT is not role:rank:point:nth:kill|stop|flip:marker: " + spec);
+                 "TANDEM_FAULT is not role:rank:point:nth:kill|stop|hang|flip|slow:marker: " + spec);
     if (parts[0] != role || fault_rank != rank) continue;
-    faults.list.push_back(
-        {.point = parts[2], .countdown = nth, .signal = ParseAction(parts[4]), .marker = parts[5]});
+    faults.list.push_back({.point = parts[2],
+                           .countdown = nth,
+                           .action = *ParseAction(parts[4]),
+                           .marker = parts[5]});
   }
   faults.any = !faults.list.empty();
 }
@@ -81,11 +99,23 @@ void InitFaultPoints(const std::string& role, int rank) {
 void FaultPoint(const char* point) {
   Faults& faults = AllFaults();
   if (!faults.any) return;
-  const MutexLock lock(faults.list_mutex);
-  for (Fault& fault : faults.list) {
-    if (fault.signal == kFlip || fault.point != point) continue;
-    if (--fault.countdown == 0) Fire(fault);
+  bool slow = false, hang = false;
+  {
+    const MutexLock lock(faults.list_mutex);
+    for (Fault& fault : faults.list) {
+      if (fault.action == FaultAction::kFlip || fault.point != point) continue;
+      if (fault.action == FaultAction::kSlow) {
+        slow = ActsFromHereOn(fault) || slow;
+      } else if (fault.action == FaultAction::kHang) {
+        hang = (--fault.countdown == 0 && CreateMarker(fault)) || hang;
+      } else if (--fault.countdown == 0) {
+        Fire(fault);
+      }
+    }
   }
+  if (slow) absl::SleepFor(kSlowness);
+  if (hang) LogWarn("TANDEM_FAULT: hanging at {}", point);
+  while (hang) pause();
 }
 
 bool FaultFlips(const char* point) {
@@ -94,10 +124,8 @@ bool FaultFlips(const char* point) {
   const MutexLock lock(faults.list_mutex);
   bool flips = false;
   for (Fault& fault : faults.list) {
-    if (fault.signal != kFlip || fault.point != point) continue;
-    // A fault that fired in an earlier process never counts down to zero again.
-    if (--fault.countdown == 0 && !CreateMarker(fault)) fault.countdown = INT_MAX;
-    flips = flips != (fault.countdown <= 0);  // two flips cancel each other
+    if (fault.action != FaultAction::kFlip || fault.point != point) continue;
+    flips = flips != ActsFromHereOn(fault);  // two flips cancel each other
   }
   return flips;
 }

@@ -4,12 +4,12 @@
 #include <cerrno>
 #include <cstring>
 
-#include <absl/time/clock.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -29,16 +29,16 @@ absl::StatusOr<sockaddr_un> MakeAddress(const std::string& path) {
 }
 
 // Waits until `fd` is readable or its peer has closed it. DeadlineExceeded with the message `what`.
-absl::Status WaitReadable(int fd, absl::Time deadline, const std::string& what) {
+absl::Status WaitReadable(int fd, Instant deadline, const std::string& what) {
   while (true) {
-    const absl::Duration left = std::max(absl::ZeroDuration(), deadline - absl::Now());
+    const absl::Duration left = std::max(absl::ZeroDuration(), deadline - RealClock().Now());
     pollfd entry = {fd, POLLIN, 0};
     const int timeout = static_cast<int>(std::min<int64_t>(
         absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))), 1'000'000'000));
     const int ready = poll(&entry, 1, timeout);
     if (ready > 0) return absl::OkStatus();
     if (ready < 0 && errno != EINTR) return Internal("poll: {}", strerror(errno));
-    if (ready == 0 && absl::Now() >= deadline) {
+    if (ready == 0 && RealClock().Now() >= deadline) {
       return MakeStatus(absl::StatusCode::kDeadlineExceeded, "{}", what);
     }
   }
@@ -94,7 +94,7 @@ absl::StatusOr<UniqueFd> ConnectLocal(const std::string& path) {
   return fd;
 }
 
-absl::StatusOr<UniqueFd> AcceptLocal(int listener, absl::Time deadline) {
+absl::StatusOr<UniqueFd> AcceptLocal(int listener, Instant deadline) {
   while (true) {
     TANDEM_RETURN_IF_ERROR(WaitReadable(listener, deadline, "no connection arrived in time"));
     UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
@@ -136,8 +136,7 @@ absl::Status SendMessage(int socket, const void* data, size_t bytes, int fd) {
   return absl::OkStatus();
 }
 
-absl::Status ReceiveMessage(
-    int socket, void* data, size_t bytes, absl::Time deadline, UniqueFd* fd) {
+absl::Status ReceiveMessage(int socket, void* data, size_t bytes, Instant deadline, UniqueFd* fd) {
   char* at = static_cast<char*>(data);
   while (bytes > 0) {
     TANDEM_RETURN_IF_ERROR(WaitReadable(socket, deadline, "no message arrived in time"));

@@ -8,7 +8,8 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
-#include <absl/time/time.h>
+
+#include "common/base/clock.h"
 
 namespace tandem {
 
@@ -38,14 +39,14 @@ absl::StatusOr<UniqueFd> ListenLocal(const std::string& path);
 absl::StatusOr<UniqueFd> ConnectLocal(const std::string& path);
 // Returns the next connection from a process of the same user and closes those of other users.
 // DeadlineExceeded; ResourceExhausted: no descriptor is free.
-absl::StatusOr<UniqueFd> AcceptLocal(int listener, absl::Time deadline);
+absl::StatusOr<UniqueFd> AcceptLocal(int listener, Instant deadline);
 
 // Sends `bytes` and with them `fd`, unless it is -1. Unavailable: the peer has closed the socket.
 absl::Status SendMessage(int socket, const void* data, size_t bytes, int fd = -1);
 // Receives exactly `bytes`; stores a descriptor that was sent with them in `fd` unless that is
 // null. Unavailable: the peer has closed the socket; DeadlineExceeded.
 absl::Status ReceiveMessage(
-    int socket, void* data, size_t bytes, absl::Time deadline, UniqueFd* fd = nullptr);
+    int socket, void* data, size_t bytes, Instant deadline, UniqueFd* fd = nullptr);
 // True once the peer has closed its end or died. Does not block or consume data.
 bool PeerClosed(int socket);
 

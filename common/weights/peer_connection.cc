@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include <absl/time/clock.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -44,7 +44,7 @@ absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t generation,
                                                     absl::Duration timeout,
                                                     WeightTransport& transport,
                                                     Ledger* ledger) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const Instant deadline = RealClock().Now() + timeout;
   while (true) {
     auto connection = AcceptLocal(fd_.get(), deadline);
     if (!connection.ok()) {
@@ -56,7 +56,7 @@ absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t generation,
     SlotsMessage message;
     PassedSlots passed;
     // A trainer sends right after connecting: no message means that it died, or is no trainer.
-    const absl::Time soon = std::min(deadline, absl::Now() + absl::Seconds(2));
+    const Instant soon = std::min(deadline, RealClock().Now() + absl::Seconds(2));
     const int socket = connection->get();
     if (!ReceiveMessage(socket, &message, sizeof(message), soon, &passed.fd).ok()) continue;
     if (message.magic != kMagic || message.generation != generation) continue;

@@ -6,8 +6,7 @@
 #include <string>
 #include <utility>
 
-#include <absl/time/time.h>
-
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "controller/run/run_control.h"
 #include "controller/run/train_loop.h"
@@ -89,7 +88,7 @@ class TandemService final : public v1::TandemService::Service {
   }
 
   const TandemServiceParts parts_;
-  const absl::Time started_;
+  const Instant started_;
   mutable Mutex memory_plan_mutex_;
   std::string memory_plan_ ABSL_GUARDED_BY(memory_plan_mutex_);
   std::atomic<uint64_t> generate_calls_ = 0;

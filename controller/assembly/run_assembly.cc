@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/device/device_memory.h"
@@ -18,6 +19,7 @@
 #include "common/net/protocol.h"
 #include "common/net/server.h"
 #include "common/process/cores.h"
+#include "common/process/service_notifier.h"
 #include "common/process/threads.h"
 #include "common/text/tokenizer.h"
 #include "controller/api/cluster_service.h"
@@ -60,7 +62,7 @@ absl::Status LockRunDir(const std::string& run_dir) {
   if (fd < 0) {
     return MakeStatus(IoErrorCode(errno), "cannot open {}: {}", path, std::strerror(errno));
   }
-  const absl::Time deadline = RealClock().Now() + kLeaveTime;
+  const Instant deadline = RealClock().Now() + kLeaveTime;
   bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
   while (!locked && RealClock().Now() < deadline) {
     RealClock().Sleep(absl::Milliseconds(50));
@@ -85,10 +87,6 @@ v1::RegisterResponse MakeWelcome(const v1::Config& config, const Tokenizer& toke
   for (const int32_t id : tokenizer.eos_token_ids()) welcome.add_stop_token_ids(id);
   return welcome;
 }
-
-// In milliseconds, so that a controller that is restarted within a second also begins a new
-// generation.
-int64_t FirstGeneration() { return absl::ToUnixMillis(RealClock().Now()); }
 
 class RunAssembly final : public Assembly {
  public:
@@ -154,7 +152,8 @@ class RunAssembly final : public Assembly {
   WorkerPool pool_;
   ConsoleProgress console_;
   ProgressRelay progress_;
-  RestartBudget budget_{config_.cluster().max_restarts()};
+  RestartBudget budget_{config_.cluster().max_restarts(),
+                        absl::Seconds(config_.cluster().restart_window_seconds())};
   WeightSync weights_{pool_, MakeWeightReference(config_), MakeCheckPolicy(config_.weight_sync()),
                       MakeScrambleMode(config_.weight_sync())};
   // Two decoding batches in flight keep a rollout busy while the next group is sent.
@@ -163,6 +162,7 @@ class RunAssembly final : public Assembly {
                       budget_,
                       progress_,
                       {.max_in_flight_samples = 2 * config_.rollout().max_num_seqs(),
+                       .vocab_limit = inputs_.tokenizer->vocab_size(),
                        .register_timeout = options_.register_timeout,
                        .interrupted = [this] { return control_.stop_now(); }}};
 };
@@ -216,7 +216,7 @@ void RunAssembly::TellResume() {
 
 absl::Status RunAssembly::CheckAndReport(const StepContext& context) {
   TellResume();
-  Recovery recovery(context, options_, FirstGeneration());
+  Recovery recovery(context, options_);
   const absl::Status status =
       CheckOnly(context, recovery, resume_.checkpoint, options_.run_dir + "/" + kCheckReport);
   if (recovery.failed_loading()) failed_at_ = FailedAt::kInputs;
@@ -228,7 +228,7 @@ absl::Status RunAssembly::TrainAndRecord(TrainLoop& loop, const std::string& run
   RunInfo info{
       .run_id = run_id,
       .run_dir = options_.run_dir,
-      .started_at = absl::FormatTime(absl::RFC3339_sec, RealClock().Now(), absl::UTCTimeZone()),
+      .started_at = absl::FormatTime(absl::RFC3339_sec, RealClock().WallNow(), absl::UTCTimeZone()),
       .build = registry_.builds(),
       .config_yaml = options_.config_yaml,
       .memory_plan = memory_plan_,
@@ -296,8 +296,8 @@ absl::Status RunAssembly::Run() {
   }
   const std::unique_ptr<Tracker> tracker = MakeTracker();
   const StepContext context = MakeContext(*tracker);
-  TrainLoop loop(context, options_, MakeModes(context), control_, FirstGeneration());
-  const std::string run_id = MakeRunId(config_, RealClock().Now());
+  TrainLoop loop(context, options_, MakeModes(context), control_);
+  const std::string run_id = MakeRunId(config_, RealClock().WallNow());
   ClusterService cluster(registry_, *samples_, probe_,
                          MakeWelcome(ConfigForWorkers(config_, options_), *inputs_.tokenizer));
   TandemService api({.control = control_,
@@ -329,10 +329,13 @@ absl::Status RunAssembly::Run() {
                     ComputeThreads(config_), cores));
   }
   std::atomic<bool> over = false;
+  ServiceNotifier notifier;
+  notifier.Ready();
   NamedThread watch("loss-watch", [&] {
     while (!over) {
       pool_.CancelCallsToLost();
       hangs.Poll();
+      notifier.KeepAlive();
       RealClock().Sleep(absl::Milliseconds(200));
     }
   });

@@ -56,7 +56,7 @@ absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
   TANDEM_ASSIGN_OR_RETURN(inputs.reward, MakeReward(config.reward(), SecurityOf(config)));
   ChatCodecOptions codec{.template_kwargs = config.data().apply_chat_template_kwargs(),
                          .add_default_system_prompt = config.data().add_default_system_prompt(),
-                         .now = RealClock().Now()};
+                         .now = RealClock().WallNow()};
   TANDEM_ASSIGN_OR_RETURN(inputs.codec,
                           ChatCodec::Create(inputs.tokenizer.get(), std::move(codec)));
   const int64_t vocab = inputs.tokenizer->vocab_size();

@@ -74,7 +74,7 @@ absl::Status RunRecorder::End(const absl::Status& status,
   summary.seconds = absl::ToDoubleSeconds(RealClock().Now() - started_);
   const absl::Status written = [&]() -> absl::Status {
     TANDEM_RETURN_IF_ERROR(store_.RecordRun(info_));
-    TANDEM_ASSIGN_OR_RETURN(summary.step_records, store_.ListSteps(0, 0));
+    TANDEM_ASSIGN_OR_RETURN(summary.step_records, store_.ListSteps(0, 0, 0));
     TANDEM_ASSIGN_OR_RETURN(summary.evaluations, store_.ListEvaluations());
     return WriteReport(store_, info_, summary);
   }();

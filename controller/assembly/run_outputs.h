@@ -43,7 +43,7 @@ class RunRecorder {
   RunStore& store_;
   ProgressSink& progress_;
   RunInfo info_;
-  const absl::Time started_;
+  const Instant started_;
 };
 
 }  // namespace tandem

@@ -1,5 +1,6 @@
 #include "controller/cli/api_commands.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -154,9 +155,17 @@ absl::Status ApiCommands::Steps(int64_t first, int64_t last) {
   v1::ListStepsRequest request;
   request.set_first_step(first);
   request.set_last_step(last);
-  TANDEM_ASSIGN_OR_RETURN(const auto reply,
-                          Call(&v1::TandemService::Stub::ListSteps, request, kShort));
-  Print(reply, StepsTable(reply));
+  std::vector<v1::ListStepsResponse> pages;  // from the newest on
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(auto page, Call(&v1::TandemService::Stub::ListSteps, request, kShort));
+    if (page.steps_size() == 0) break;
+    request.set_last_step(page.steps(0).step() - 1);
+    pages.push_back(std::move(page));
+    if (request.last_step() < std::max<int64_t>(1, first)) break;
+  }
+  v1::ListStepsResponse all;
+  for (auto page = pages.rbegin(); page != pages.rend(); ++page) all.MergeFrom(*page);
+  Print(all, StepsTable(all));
   return absl::OkStatus();
 }
 

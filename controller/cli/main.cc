@@ -253,7 +253,8 @@ class CommandLine {
     CLI::App* check = Api(&app_, "check",
                           "compare the weights of rollouts and trainers; a difference ends the run",
                           [this](ApiCommands& api) { return api.Check(o_.hf_checkpoint); });
-    check->add_option("--hf", o_.hf_checkpoint, "compare with this HF checkpoint instead");
+    check->add_option("--hf", o_.hf_checkpoint,
+                      "compare with this HF checkpoint instead; a difference is only reported");
   }
 
   void AddLocal() {

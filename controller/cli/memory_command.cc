@@ -97,7 +97,7 @@ absl::StatusOr<StepMemory> MemoryOfRun(const std::string& run_dir, int64_t step)
   }
   TANDEM_ASSIGN_OR_RETURN(const auto store, SqliteRunStore::Open(path));
   TANDEM_ASSIGN_OR_RETURN(const RunInfo info, store->NewestRun());
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<StepRecord> steps, store->ListSteps(step, step));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<StepRecord> steps, store->ListSteps(step, step, 0));
   if (steps.empty()) {
     return MakeStatus(absl::StatusCode::kNotFound, "the run in {} has not finished {}", run_dir,
                       step == 0 ? "a step" : fmt::format("step {}", step));

@@ -48,6 +48,7 @@ absl::StatusOr<bool> BackgroundGeneration::RunRound() {
                           runner.BeginRound(step_, next_round(), version_));
   if (groups.empty()) return false;
   RolloutDispatcher dispatcher({.max_in_flight_samples = parts_.max_in_flight_samples,
+                                .vocab_limit = parts_.vocab_limit,
                                 .interrupted = parts_.interrupted,
                                 .end_round = [&] { return runner.RoundIsOver(stop_); }});
   const auto take = [&](const Sample& sample) -> absl::Status {

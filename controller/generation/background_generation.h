@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -22,7 +23,8 @@ struct BackgroundGenerationParts {
   // Replicas that serve the weight version. A replica that is lost stays away until the next weight
   // sync brings it back; its samples keep the tokens they had before the round.
   std::vector<Replica> replicas;
-  int64_t max_in_flight_samples = 128;  // per replica
+  int64_t max_in_flight_samples = 128;                        // per replica
+  int64_t vocab_limit = std::numeric_limits<int32_t>::max();  // RolloutDispatcher::Options
   std::function<bool()> interrupted;
 };
 

@@ -141,6 +141,7 @@ void RoundGeneration::StartBackground(const StepBatch& batch) {
           .draw = [this](int64_t count) { return DrawPrompts(context_.prompts, count); },
           .replicas = context_.fleet.Present(batch.version),
           .max_in_flight_samples = context_.fleet.max_in_flight_samples(),
+          .vocab_limit = context_.fleet.vocab_limit(),
           .interrupted = context_.interrupted},
       batch.step, rounds_, batch.version);
 }

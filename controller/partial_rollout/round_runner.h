@@ -93,7 +93,7 @@ class RoundRunner {
   const std::unique_ptr<RoundJournal> journal_;
   Clock& clock_;
   std::optional<Round> round_;  // the newest one
-  absl::Time deadline_ = absl::InfiniteFuture();
+  Instant deadline_ = Instant::InfiniteFuture();
   absl::Duration round_time_ = absl::InfiniteDuration();
   bool doubled_ = false;  // round_time_ was doubled, and no notice says so yet
   std::vector<std::string> notices_;

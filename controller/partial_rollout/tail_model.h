@@ -119,7 +119,7 @@ class TailRecorder {
     TailSample sample;
   };
   Clock& clock_;
-  absl::Time begun_;
+  Instant begun_;
   std::vector<Arrival> arrivals_;  // of the running pass
   std::vector<TailPass> passes_;   // slots are set by Report
 };

@@ -39,7 +39,7 @@ class ConsoleProgress final : public ProgressSink {
 
   ConsoleOptions options_;
   RunInfo info_;
-  absl::Time started_;
+  Instant started_;
   std::string phase_, detail_, last_metrics_;
   LogProbSummary log_probs_;  // of the step in progress
   int64_t finished_ = 0;      // newest finished step of the run

@@ -7,6 +7,7 @@
 
 #include "common/base/local_address.h"
 #include "common/base/status.h"
+#include "common/net/call_deadline.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "tandem/v1/reward.grpc.pb.h"
@@ -82,9 +83,10 @@ class RemoteReward final : public RewardFunction {
 
   absl::StatusOr<v1::ScoreResponse> CallOnce(const v1::ScoreRequest& request) {
     grpc::ClientContext context;
-    SetDeadline(context, options_.timeout);
+    const CallDeadline deadline(context, options_.timeout);
     v1::ScoreResponse reply;
-    TANDEM_RETURN_IF_ERROR(FromGrpcStatus(stub_->Score(&context, request, &reply)));
+    TANDEM_RETURN_IF_ERROR(
+        FromGrpcStatus(deadline.Explain(stub_->Score(&context, request, &reply))));
     if (reply.scores_size() != request.items_size()) {
       return Internal("{} scores for {} items: the service must answer every item, in order",
                       reply.scores_size(), request.items_size());

@@ -15,6 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
+#include "controller/rollouts/sample_check.h"
 
 namespace tandem {
 namespace {
@@ -358,7 +359,17 @@ class Dispatching {
     std::vector<uint64_t>& missing = flight.group.sample_ids;
     const auto id = std::find(missing.begin(), missing.end(), sample.sample_id);
     const bool ended = sample.finish_reason != FinishReason::kAborted;
-    if ((!ended && !IsInterrupted(flight.group)) || id == missing.end()) return;
+    if (!ended && !IsInterrupted(flight.group)) return;
+    const int rank = replicas_[flight.replica].replica.rank;
+    if (id == missing.end()) {
+      return Fail(MakeStatus(absl::StatusCode::kDataLoss,
+                             "rollout {} sent sample {:#x}, which was not asked for or came twice, "
+                             "in answer to group {}",
+                             rank, sample.sample_id, flight.group.group));
+    }
+    if (absl::Status fits = CheckAnswer(flight.group, sample, options_.vocab_limit); !fits.ok()) {
+      return Fail(Annotate(fits, fmt::format("rollout {}", rank)));
+    }
     std::vector<Continuation>& continued = flight.group.continued;
     if (!continued.empty()) continued.erase(continued.begin() + (id - missing.begin()));
     missing.erase(id);
@@ -434,7 +445,7 @@ class Dispatching {
   size_t next_ticket_ = 0;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   bool round_ended_ = false;
-  absl::Time aborted_at_ = absl::InfinitePast();
+  Instant aborted_at_ = Instant::InfinitePast();
   absl::Status error_;
   DispatchResult result_;
 };

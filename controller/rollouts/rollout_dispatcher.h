@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,7 +73,9 @@ class RolloutDispatcher {
  public:
   struct Options {
     int64_t max_in_flight_samples = 128;  // per replica; one group at least is always in flight
-    std::function<bool()> interrupted;    // polled between samples; empty: never
+    // Of the tokenizer: ids of response tokens are below it (CheckAnswer).
+    int64_t vocab_limit = std::numeric_limits<int32_t>::max();
+    std::function<bool()> interrupted;  // polled between samples; empty: never
     // Polled between samples until it returns true once, which ends the round; empty: never.
     std::function<bool()> end_round;
     // Both are called by the thread of Dispatch, and may be empty. on_lost: a replica's process
@@ -94,7 +97,8 @@ class RolloutDispatcher {
   // thread, once per sample id: with kAborted only after the end of the round, with kCut for
   // samples that have the tokens of their round. Cancelled: interrupted. InvalidArgument: an
   // interruptible group has no request id, or that of a group that is not; a continuation does not
-  // fit a request. Any error of `load_continued`, `on_sample` or `rejoined`, and failures that
+  // fit a request. DataLoss: a sample is no answer to its request (CheckAnswer), which names the
+  // rollout. Any error of `load_continued`, `on_sample` or `rejoined`, and failures that
   // another replica would repeat (InvalidArgument, ResourceExhausted, Internal, ...), end the
   // dispatch: requests in flight are aborted and waited for.
   absl::StatusOr<DispatchResult> Dispatch(std::vector<GroupRequest> groups,

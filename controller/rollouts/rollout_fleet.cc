@@ -72,9 +72,13 @@ absl::Status RolloutFleet::Generate(std::vector<GroupRequest> groups,
   };
   bool ended = false;
   const auto end_round = [&] { return ended = ended || how.end_round(); };
+  const auto interrupted = [&] {
+    return (options_.interrupted && options_.interrupted()) || (how.abandoned && how.abandoned());
+  };
   RolloutDispatcher dispatcher(
       {.max_in_flight_samples = options_.max_in_flight_samples,
-       .interrupted = options_.interrupted,
+       .vocab_limit = options_.vocab_limit,
+       .interrupted = interrupted,
        .end_round = how.end_round ? std::function<bool()>(end_round) : nullptr,
        .on_lost =
            [&](const Replica& replica) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -19,7 +20,8 @@
 namespace tandem {
 
 struct RolloutFleetOptions {
-  int64_t max_in_flight_samples = 128;  // per rollout
+  int64_t max_in_flight_samples = 128;                        // per rollout
+  int64_t vocab_limit = std::numeric_limits<int32_t>::max();  // RolloutDispatcher::Options
   absl::Duration register_timeout = absl::Seconds(60);
   std::function<bool()> interrupted;
 };
@@ -35,6 +37,8 @@ struct FleetGenerateOptions {
   // RolloutDispatcher::Options::end_round. Not polled again once it returned true. Generate waits
   // for lost rollouts even then, so that all serve when it returns.
   std::function<bool()> end_round;
+  // Whether whoever asked has gone, polled between samples; Generate then ends with Cancelled.
+  std::function<bool()> abandoned;
 };
 
 // Not thread-safe.
@@ -65,6 +69,7 @@ class RolloutFleet {
   // Rollouts that are registered and hold `version`.
   std::vector<Replica> Present(int64_t version);
   int64_t max_in_flight_samples() const { return options_.max_in_flight_samples; }
+  int64_t vocab_limit() const { return options_.vocab_limit; }
 
   // Calls all rollouts concurrently, on a thread for each. A rollout whose process is lost, or that
   // does not hold `version`, is brought back and called again; `on_rejoin` runs in between. Any

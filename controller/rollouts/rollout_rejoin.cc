@@ -51,7 +51,7 @@ absl::Status RolloutRejoin::WaitForAll() {
 void RolloutRejoin::Start() {
   if (thread_ != nullptr || lost_.empty() || !failure_.ok()) return;
   const absl::Status& reason = lost_.front().reason;
-  failure_ = budget_.Charge(reason);
+  failure_ = budget_.Charge(WorkerRole::kRollout, reason);
   if (!failure_.ok()) return;
   progress_.OnMessage(budget_.RecoveringFrom(reason));
   rejoining_ = std::exchange(lost_, {});

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "controller/algorithm/validation_metrics.h"
 #include "controller/step/scoring.h"
@@ -81,7 +82,7 @@ absl::StatusOr<EvaluationRecord> Evaluate(const StepContext& context,
   const size_t count = request.max_prompts > 0
                            ? std::min(prompts.size(), static_cast<size_t>(request.max_prompts))
                            : prompts.size();
-  const absl::Time start = context.clock.Now();
+  const Instant start = context.clock.Now();
   const auto total = static_cast<int64_t>(count) * request.samples;
   // Ordered by prompt and sample, so that the sums below do not depend on the order of arrival.
   std::map<std::pair<int64_t, int64_t>, RewardItem> items;
@@ -95,9 +96,9 @@ absl::StatusOr<EvaluationRecord> Evaluate(const StepContext& context,
     context.progress.OnPhaseProgress(request.step, static_cast<int64_t>(items.size()), total);
     return absl::OkStatus();
   };
-  TANDEM_RETURN_IF_ERROR(context.fleet.Generate(MakeGroups(prompts, count, request),
-                                                request.version, take,
-                                                {.budget_owner = request.budget_owner}));
+  TANDEM_RETURN_IF_ERROR(context.fleet.Generate(
+      MakeGroups(prompts, count, request), request.version, take,
+      {.budget_owner = request.budget_owner, .abandoned = request.abandoned}));
 
   std::vector<RewardItem> ordered;
   std::vector<int64_t> prompt_of;

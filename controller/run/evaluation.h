@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include <absl/status/statusor.h>
 
@@ -18,6 +19,7 @@ struct EvaluationRequest {
   SamplingParams sampling;
   int64_t max_prompts = 0;  // 0: all
   BudgetOwner budget_owner = BudgetOwner::kRun;
+  std::function<bool()> abandoned;  // FleetGenerateOptions
 };
 
 // Generates and scores the validation samples. The metrics have verl's names

@@ -35,7 +35,7 @@ absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
   if (absl::IsDataLoss(reason) || WorkerDidNotReturn(reason) || context_.budget.gave_up())
     return reason;
   if (!may_be_a_loss || interrupted()) return reason;
-  TANDEM_RETURN_IF_ERROR(context_.budget.Charge(reason));
+  TANDEM_RETURN_IF_ERROR(context_.budget.Charge(WorkerRole::kTrainer, reason));
   context_.progress.OnMessage(context_.budget.RecoveringFrom(reason));
   TANDEM_RETURN_IF_ERROR(AwaitAll(reason));
   TANDEM_ASSIGN_OR_RETURN(const RunPosition position, LoadState());
@@ -65,7 +65,7 @@ absl::StatusOr<RunPosition> Recovery::LoadState() {
     context_.progress.OnMessage(
         fmt::format("a worker was lost while the run's state was loaded: {}",
                     std::string(position.status().message())));
-    TANDEM_RETURN_IF_ERROR(context_.budget.Charge(position.status()));
+    TANDEM_RETURN_IF_ERROR(context_.budget.Charge(WorkerRole::kTrainer, position.status()));
     TANDEM_RETURN_IF_ERROR(AwaitAll(position.status()));
   }
 }
@@ -146,10 +146,11 @@ bool Recovery::trainers_kept() const {
 }
 
 absl::Status Recovery::ResetTrainers(int64_t version) {
+  TANDEM_ASSIGN_OR_RETURN(const int64_t generation, generations_.Next());
   const ResetCall command{
-      .generation = ++generation_,
+      .generation = generation,
       .world_size = context_.pool.pairs(),
-      .rendezvous = fmt::format("{}/group-{}.sock", options_.run_dir, generation_),
+      .rendezvous = fmt::format("{}/group-{}.sock", options_.run_dir, generation),
       .checkpoint_dir = checkpoint_,
       .version = version};
   const auto reset = [&](TrainerClient& trainer, int) -> absl::StatusOr<Nothing> {

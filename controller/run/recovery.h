@@ -15,6 +15,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "controller/run/generation_counter.h"
 #include "controller/step/step_context.h"
 #include "controller/step/train_options.h"
 
@@ -23,9 +24,8 @@ namespace tandem {
 // Not thread-safe.
 class Recovery {
  public:
-  // `first_generation` must be above that of any earlier controller of this run.
-  Recovery(const StepContext& context, const TrainOptions& options, int64_t first_generation)
-      : context_(context), options_(options), generation_(first_generation) {}
+  Recovery(const StepContext& context, const TrainOptions& options)
+      : context_(context), options_(options), generations_(options.run_dir + "/generation") {}
 
   // Waits for all workers, loads the trainers from `checkpoint` (empty: the model) and syncs the
   // rollouts. Returns the position of that state.
@@ -70,7 +70,7 @@ class Recovery {
 
   const StepContext& context_;
   const TrainOptions& options_;
-  int64_t generation_;
+  GenerationCounter generations_;
   std::string checkpoint_;  // empty: the model itself
   bool loading_ = false;
   bool loaded_ = false;                // the newest load is complete

@@ -1,6 +1,7 @@
 #include "controller/run/run_control.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "common/base/status.h"
@@ -45,13 +46,15 @@ absl::StatusOr<OperationStatus> RunControl::Run(const std::string& request_id, i
   }
   Operation operation;
   operation.target = steps == 0 ? total_steps_ : std::min(finished_steps_ + steps, total_steps_);
-  operation.status.id = fmt::format("run-{}", operations_.size() + 1);
+  operation.status.id = fmt::format("run-{}", ++operations_begun_);
   operation.status.first_step = finished_steps_ + 1;
   operation.status.last_step = finished_steps_;
   target_ = operation.target;
   paused_ = false;
   if (!request_id.empty()) operation_of_request_[request_id] = operation.status.id;
   operations_[operation.status.id] = operation;
+  asked_.emplace_back(operation.status.id, request_id);
+  ForgetOldAnswers();
   changed_.NotifyAll();
   return operation.status;
 }
@@ -59,15 +62,17 @@ absl::StatusOr<OperationStatus> RunControl::Run(const std::string& request_id, i
 absl::StatusOr<OperationStatus> RunControl::WaitOperation(const std::string& id,
                                                           absl::Duration timeout) {
   const MutexLock lock(state_mutex_);
-  const auto found = operations_.find(id);
-  if (found == operations_.end()) {
-    return MakeStatus(absl::StatusCode::kNotFound, "no operation {}", id);
-  }
   const auto deadline = std::chrono::steady_clock::now() +
                         absl::ToChronoNanoseconds(std::min(timeout, absl::Hours(24)));
-  while (!found->second.status.done && changed_.WaitUntil(state_mutex_, deadline)) {
+  for (bool in_time = true;; in_time = changed_.WaitUntil(state_mutex_, deadline)) {
+    const auto found = operations_.find(id);
+    if (found == operations_.end()) {
+      return MakeStatus(absl::StatusCode::kNotFound,
+                        "no operation {}: it was never begun, or {} have been since", id,
+                        kKeptAnswers);
+    }
+    if (found->second.status.done || !in_time) return found->second.status;
   }
-  return found->second.status;
 }
 
 int64_t RunControl::Once(const std::string& call,
@@ -77,6 +82,8 @@ int64_t RunControl::Once(const std::string& call,
   if (!request_id.empty()) {
     const auto [answer, is_new] = answers_.try_emplace({call, request_id}, finished_steps_);
     if (!is_new) return answer->second;
+    answered_.emplace_back(call, request_id);
+    ForgetOldAnswers();
   }
   change();
   changed_.NotifyAll();
@@ -118,7 +125,17 @@ absl::Status RunControl::failure() const {
   return failure_;
 }
 
-absl::Status RunControl::BetweenSteps(std::function<absl::Status()> job) {
+void RunControl::ForgetOldAnswers() {
+  for (; answered_.size() > kKeptAnswers; answered_.pop_front()) answers_.erase(answered_.front());
+  while (asked_.size() > kKeptAnswers && operations_.at(asked_.front().first).status.done) {
+    operations_.erase(asked_.front().first);
+    operation_of_request_.erase(asked_.front().second);
+    asked_.pop_front();
+  }
+}
+
+absl::Status RunControl::BetweenSteps(std::function<absl::Status()> job,
+                                      const std::function<bool()>& abandoned) {
   auto entry = std::make_shared<Job>();
   entry->run = std::move(job);
   std::future<absl::Status> done = entry->done.get_future();
@@ -128,7 +145,18 @@ absl::Status RunControl::BetweenSteps(std::function<absl::Status()> job) {
     jobs_.push_back(entry);
     changed_.NotifyAll();
   }
+  constexpr std::chrono::milliseconds kLookEvery{100};
+  while (done.wait_for(kLookEvery) != std::future_status::ready) {
+    if (abandoned && abandoned() && Withdraw(entry)) {
+      return absl::CancelledError("the caller has gone");
+    }
+  }
   return done.get();
+}
+
+bool RunControl::Withdraw(const std::shared_ptr<Job>& job) {
+  const MutexLock lock(state_mutex_);
+  return std::erase(jobs_, job) > 0;
 }
 
 RunState RunControl::CurrentState() const {
@@ -153,24 +181,32 @@ bool RunControl::stop_now() const {
 }
 
 RunControl::Next RunControl::WaitForNext() {
+  int64_t jobs_left = 0;
+  {
+    const MutexLock lock(state_mutex_);
+    jobs_left = std::min(kJobsBetweenSteps, std::ssize(jobs_));
+  }
   while (true) {
     std::shared_ptr<Job> job;
-    if (const std::optional<Next> next = WaitForNextOrJob(&job)) return *next;
+    if (const std::optional<Next> next = WaitForNextOrJob(&jobs_left, &job)) return *next;
     job->done.set_value(job->run());
   }
 }
 
-std::optional<RunControl::Next> RunControl::WaitForNextOrJob(std::shared_ptr<Job>* job) {
+std::optional<RunControl::Next> RunControl::WaitForNextOrJob(int64_t* jobs_left,
+                                                             std::shared_ptr<Job>* job) {
   const MutexLock lock(state_mutex_);
   while (true) {
     if (stopping_) return Next::kEnd;
-    if (!jobs_.empty()) {
+    const bool step_waits = !paused_ && target_ > finished_steps_;
+    if (!jobs_.empty() && (!step_waits || *jobs_left > 0)) {
+      *jobs_left -= 1;
       *job = std::move(jobs_.front());
       jobs_.pop_front();
       return std::nullopt;
     }
     if (finished_steps_ >= total_steps_ && mode_ == StartMode::kTrain) return Next::kEnd;
-    if (!paused_ && target_ > finished_steps_) return Next::kStep;
+    if (step_waits) return Next::kStep;
     changed_.Wait(state_mutex_);
   }
 }

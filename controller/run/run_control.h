@@ -33,6 +33,11 @@ struct OperationStatus {
 
 enum class StartMode { kTrain, kPaused };
 
+// Calls whose answers are remembered, so that repeating one changes nothing; the oldest are
+// forgotten first, operations only once they are done.
+inline constexpr size_t kKeptAnswers = 1000;
+inline constexpr int64_t kJobsBetweenSteps = 8;
+
 // Thread-safe.
 class RunControl {
  public:
@@ -56,9 +61,13 @@ class RunControl {
   void StopNow();
   // Ends the run as failed after the current step, for a failure that no recovery can repair.
   void Fail(const absl::Status& failure);
-  // Runs `job` on the train loop's thread between two steps and waits for it. Unavailable: the run
-  // ended first.
-  absl::Status BetweenSteps(std::function<absl::Status()> job);
+  // Runs `job` on the train loop's thread between two steps and waits for it. Between two steps of
+  // a run that trains only the jobs run that wait when the first of these steps ends, and at most
+  // kJobsBetweenSteps, so that users' calls never keep training from going on. Unavailable: the run
+  // ended first. Cancelled: `abandoned` returned true before the job began, which it then never
+  // does; a job that has begun must look at it itself.
+  absl::Status BetweenSteps(std::function<absl::Status()> job,
+                            const std::function<bool()>& abandoned = {});
 
   struct Snapshot {
     RunState state = RunState::kStarting;
@@ -95,6 +104,8 @@ class RunControl {
     std::function<absl::Status()> run;
     std::promise<absl::Status> done;
   };
+  // Whether the job was still waiting, and now never runs.
+  bool Withdraw(const std::shared_ptr<Job>& job);
 
   // Runs `change` unless `call` was made with that id before. Takes the lock.
   int64_t Once(const std::string& call,
@@ -102,8 +113,11 @@ class RunControl {
                const std::function<void()>& change);
   void UpdateOperations() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mutex_);
   RunState CurrentState() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mutex_);
-  // Blocks as WaitForNext does. nullopt: the caller must first run `job`, without the lock.
-  std::optional<Next> WaitForNextOrJob(std::shared_ptr<Job>* job);
+  // Blocks as WaitForNext does. nullopt: the caller must first run `job`, without the lock. While
+  // there is a step to run, at most `jobs_left` jobs are given out.
+  std::optional<Next> WaitForNextOrJob(int64_t* jobs_left, std::shared_ptr<Job>* job);
+  // Drops the oldest answers and finished operations beyond kKeptAnswers.
+  void ForgetOldAnswers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mutex_);
 
   const StartMode mode_;
   mutable Mutex state_mutex_;
@@ -121,8 +135,12 @@ class RunControl {
   absl::Status failure_ ABSL_GUARDED_BY(state_mutex_);
   std::map<std::string, Operation> operations_ ABSL_GUARDED_BY(state_mutex_);  // by id
   std::map<std::string, std::string> operation_of_request_ ABSL_GUARDED_BY(state_mutex_);
-  // Finished steps that were answered, by call and request id.
+  // Finished steps that were answered, by call and request id, and their keys from the oldest on.
   std::map<std::pair<std::string, std::string>, int64_t> answers_ ABSL_GUARDED_BY(state_mutex_);
+  std::deque<std::pair<std::string, std::string>> answered_ ABSL_GUARDED_BY(state_mutex_);
+  // Operations from the oldest on, with the request id that asked for each.
+  std::deque<std::pair<std::string, std::string>> asked_ ABSL_GUARDED_BY(state_mutex_);
+  int64_t operations_begun_ ABSL_GUARDED_BY(state_mutex_) = 0;
   std::deque<std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(state_mutex_);
 };
 

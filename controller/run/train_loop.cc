@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "controller/step/advantages.h"
@@ -18,13 +19,12 @@ namespace tandem {
 TrainLoop::TrainLoop(const StepContext& context,
                      const TrainOptions& options,
                      RunModes modes,
-                     RunControl& control,
-                     int64_t first_generation)
+                     RunControl& control)
     : context_(context),
       options_(options),
       modes_(std::move(modes)),
       control_(control),
-      recovery_(context_, options_, first_generation),
+      recovery_(context_, options_),
       saver_(context_, options_, position_),
       training_(context_, options_, &position_, saver_),
       weights_(context_, options_, position_, recovery_),
@@ -100,7 +100,7 @@ absl::Status TrainLoop::RestoreGeneration(const std::string& checkpoint) {
 }
 
 absl::Status TrainLoop::TimedStep(int64_t step) {
-  const absl::Time begin = context_.clock.Now();
+  const Instant begin = context_.clock.Now();
   absl::Status status = RunStep(step);
   length_.CountStep(context_.clock.Now() - begin, status.ok());
   return status;
@@ -208,7 +208,7 @@ absl::Status TrainLoop::Record(StepBatch& batch) {
                     .version = position_.version,
                     .metrics = StepMetrics(batch.facts, metas, batch.phases),
                     .phases = batch.phases.phases(),
-                    .finished_at = absl::FormatTime(absl::RFC3339_sec, context_.clock.Now(),
+                    .finished_at = absl::FormatTime(absl::RFC3339_sec, context_.clock.WallNow(),
                                                     absl::UTCTimeZone())};
   TANDEM_RETURN_IF_ERROR(context_.store.RecordStep(record));
   context_.tracker.Log(batch.step, record.metrics);

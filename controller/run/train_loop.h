@@ -33,12 +33,11 @@ struct RunModes {
 // Runs on one thread, which is the only one that uses the context.
 class TrainLoop {
  public:
-  // `context`, `options` and `control` must outlive the loop. `first_generation` as for Recovery.
+  // `context`, `options` and `control` must outlive the loop.
   TrainLoop(const StepContext& context,
             const TrainOptions& options,
             RunModes modes,
-            RunControl& control,
-            int64_t first_generation);
+            RunControl& control);
 
   // Trains from `checkpoint` (empty: from the model) until all steps are done or the control ends
   // the run. First runs a validation that the checkpoint's step still lacks; at the end saves a

@@ -81,7 +81,7 @@ absl::Status WeightPhases::Publish(StepBatch& batch) {
     }
     if (status.ok()) return status;
     TANDEM_RETURN_IF_ERROR(recovery_.AwaitRollouts(status));
-    TANDEM_RETURN_IF_ERROR(context_.budget.Charge(status));
+    TANDEM_RETURN_IF_ERROR(context_.budget.Charge(WorkerRole::kRollout, status));
   }
 }
 

@@ -44,10 +44,10 @@ class PhaseRecorder {
   ProgressSink& progress_;
   Clock& clock_;
   PhaseTime* Find(const std::string& phase);
-  const absl::Time started_;
+  const Instant started_;
   std::vector<PhaseTime> phases_;  // in the order of their first Begin
   std::string current_;
-  absl::Time current_start_;
+  Instant current_start_;
   std::map<WorkerKey, LedgerSnapshot> reported_;  // of the running phase
 };
 

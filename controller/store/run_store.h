@@ -165,9 +165,11 @@ class RunStore {
   // Deletes all rows after `step`, from which a run resumes.
   virtual absl::Status TruncateAfter(int64_t step) = 0;
 
-  // Returns first_step <= step <= last_step, oldest first; last_step 0: up to the newest.
+  // Returns the newest `limit` (0: all) of the steps from first_step to last_step (0: the newest),
+  // in ascending order.
   virtual absl::StatusOr<std::vector<StepRecord>> ListSteps(int64_t first_step,
-                                                            int64_t last_step) = 0;
+                                                            int64_t last_step,
+                                                            int64_t limit) = 0;
   virtual absl::StatusOr<SampleRecordPage> ListSamples(int64_t step,
                                                        int64_t limit,
                                                        int64_t offset) = 0;

@@ -1,5 +1,6 @@
 #include "controller/store/sqlite_run_store.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <string>
@@ -351,17 +352,19 @@ absl::StatusOr<std::vector<PhaseTime>> SqliteRunStore::PhasesOf(int64_t step) {
 }
 
 absl::StatusOr<std::vector<StepRecord>> SqliteRunStore::ListSteps(int64_t first_step,
-                                                                  int64_t last_step) {
+                                                                  int64_t last_step,
+                                                                  int64_t limit) {
   const MutexLock lock(db_mutex_);
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement select,
       db_->Prepare("SELECT step, version, finished_at, metrics FROM steps WHERE step >= ? AND "
-                   "(? = 0 OR step <= ?) ORDER BY step"));
-  select.Bind(1, first_step).Bind(2, last_step).Bind(3, last_step);
+                   "(? = 0 OR step <= ?) ORDER BY step DESC LIMIT ?"));
+  const int64_t most = limit > 0 ? limit : -1;  // -1: all
+  select.Bind(1, first_step).Bind(2, last_step).Bind(3, last_step).Bind(4, most);
   std::vector<StepRecord> steps;
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
-    if (!row) return steps;
+    if (!row) break;
     StepRecord step;
     step.step = select.Int(0);
     step.version = select.Int(1);
@@ -370,6 +373,8 @@ absl::StatusOr<std::vector<StepRecord>> SqliteRunStore::ListSteps(int64_t first_
     TANDEM_ASSIGN_OR_RETURN(step.phases, PhasesOf(step.step));
     steps.push_back(std::move(step));
   }
+  std::reverse(steps.begin(), steps.end());
+  return steps;
 }
 
 absl::StatusOr<SampleRecordPage> SqliteRunStore::ListSamples(int64_t step,

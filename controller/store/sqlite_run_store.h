@@ -40,7 +40,9 @@ class SqliteRunStore final : public RunStore {
   absl::Status RecordSamples(int64_t step, const std::vector<SampleRecord>& samples) override;
   absl::Status RecordEvaluation(const EvaluationRecord& evaluation) override;
   absl::Status TruncateAfter(int64_t step) override;
-  absl::StatusOr<std::vector<StepRecord>> ListSteps(int64_t first_step, int64_t last_step) override;
+  absl::StatusOr<std::vector<StepRecord>> ListSteps(int64_t first_step,
+                                                    int64_t last_step,
+                                                    int64_t limit) override;
   absl::StatusOr<SampleRecordPage> ListSamples(int64_t step,
                                                int64_t limit,
                                                int64_t offset) override;

@@ -125,8 +125,8 @@ std::string NewEventPath(const std::string& dir, absl::Time now) {
 
 TensorBoardTracker::TensorBoardTracker(const std::string& dir, Clock& clock)
     : clock_(clock),
-      path_(NewEventPath(dir, clock_.Now())),
-      header_(TfRecord(FileVersionEvent(Seconds(clock_.Now())))),
+      path_(NewEventPath(dir, clock_.WallNow())),
+      header_(TfRecord(FileVersionEvent(Seconds(clock_.WallNow())))),
       file_(path_, "TensorBoard events") {
   const MutexLock lock(file_mutex_);
   has_header_ = file_.Append(header_);
@@ -134,12 +134,12 @@ TensorBoardTracker::TensorBoardTracker(const std::string& dir, Clock& clock)
 
 void TensorBoardTracker::Log(int64_t step, const Metrics& metrics) {
   const MutexLock lock(file_mutex_);
-  Write(ScalarsEvent(Seconds(clock_.Now()), step, metrics));
+  Write(ScalarsEvent(Seconds(clock_.WallNow()), step, metrics));
 }
 
 void TensorBoardTracker::Rewind(int64_t step) {
   const MutexLock lock(file_mutex_);
-  Write(SessionStartEvent(Seconds(clock_.Now()), step + 1));
+  Write(SessionStartEvent(Seconds(clock_.WallNow()), step + 1));
 }
 
 void TensorBoardTracker::Write(const std::string& event) {

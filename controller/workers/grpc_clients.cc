@@ -1,12 +1,14 @@
 #include "controller/workers/grpc_clients.h"
 
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include <grpcpp/channel.h>
 
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/net/call_deadline.h"
 #include "common/net/call_tracker.h"
 #include "common/net/channel.h"
 #include "common/net/worker_codec.h"
@@ -17,7 +19,6 @@ namespace tandem {
 namespace {
 
 constexpr absl::Duration kShort = absl::Seconds(10);
-constexpr absl::Duration kStateChange = absl::Seconds(60);
 
 // Reads one Generate stream and deletes itself at its end.
 class GenerateReader : public grpc::ClientReadReactor<v1::GenerateEvent> {
@@ -29,7 +30,7 @@ class GenerateReader : public grpc::ClientReadReactor<v1::GenerateEvent> {
 
   void Start(v1::RolloutService::Stub* stub, v1::GenerateRequest request, absl::Duration timeout) {
     request_ = std::move(request);
-    SetDeadline(context_, timeout);
+    silence_.emplace(context_, timeout);
     calls_->Add(&context_);
     stub->async()->Generate(&context_, &request_, this);
     StartRead(&event_);
@@ -38,13 +39,14 @@ class GenerateReader : public grpc::ClientReadReactor<v1::GenerateEvent> {
 
   void OnReadDone(bool ok) override {
     if (!ok) return;
+    silence_->Renew();
     if (event_.has_finished()) on_sample_(FromProto(event_.finished()));
     StartRead(&event_);
   }
 
   void OnDone(const grpc::Status& status) override {
     calls_->Remove(&context_);
-    on_done_(FromGrpcStatus(status));
+    on_done_(FromGrpcStatus(silence_->Explain(status)));
     delete this;
   }
 
@@ -53,6 +55,7 @@ class GenerateReader : public grpc::ClientReadReactor<v1::GenerateEvent> {
   const std::function<void(Sample)> on_sample_;
   const std::function<void(absl::Status)> on_done_;
   grpc::ClientContext context_;
+  std::optional<CallDeadline> silence_;  // the longest time between two events
   v1::GenerateRequest request_;
   v1::GenerateEvent event_;
 };
@@ -104,7 +107,7 @@ class GrpcRolloutClient : public RolloutClient {
     request.set_drain_only(mode == SleepMode::kDrainOnly);
     v1::SleepResponse response;
     TANDEM_RETURN_IF_ERROR(
-        calls_->Run(kStateChange, [&](auto* c) { return stub_->Sleep(c, request, &response); }));
+        calls_->Run(timeout_, [&](auto* c) { return stub_->Sleep(c, request, &response); }));
     return SleepReports{FromProto(response.generate()), FromProto(response.report())};
   }
 
@@ -115,7 +118,7 @@ class GrpcRolloutClient : public RolloutClient {
     for (const std::string& tag : tags) request.add_tags(tag);
     v1::WakeResponse response;
     TANDEM_RETURN_IF_ERROR(
-        calls_->Run(kStateChange, [&](auto* c) { return stub_->Wake(c, request, &response); }));
+        calls_->Run(timeout_, [&](auto* c) { return stub_->Wake(c, request, &response); }));
     return FromProto(response.report());
   }
 
@@ -126,7 +129,7 @@ class GrpcRolloutClient : public RolloutClient {
     request.set_step(LogStep());
     v1::VerifyWeightsResponse response;
     TANDEM_RETURN_IF_ERROR(calls_->Run(
-        kStateChange, [&](auto* c) { return stub_->VerifyWeights(c, request, &response); }));
+        timeout_, [&](auto* c) { return stub_->VerifyWeights(c, request, &response); }));
     return FromProto(response.report());
   }
 
@@ -144,7 +147,7 @@ class GrpcRolloutClient : public RolloutClient {
     request.set_version(-1);
     request.set_reason(reason);
     v1::AbortUpdateResponse response;
-    return calls_->Run(kStateChange,
+    return calls_->Run(timeout_,
                        [&](auto* c) { return stub_->AbortUpdate(c, request, &response); });
   }
 

@@ -39,7 +39,7 @@ bool WorkerDidNotReturn(const absl::Status& status) {
 
 absl::Status WorkerPool::WaitUntilComplete(absl::Duration timeout,
                                            const std::function<bool()>& interrupted) {
-  const absl::Time deadline = clock_.Now() + timeout;
+  const Instant deadline = clock_.Now() + timeout;
   std::vector<std::string> missing = registry_.Missing();
   if (!missing.empty()) LogInfo("Waiting for {}", fmt::join(missing, ", "));
   while (!missing.empty()) {

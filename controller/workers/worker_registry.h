@@ -67,7 +67,7 @@ struct WorkerEntry {
   Announcement announcement;
   int64_t incarnation = 0;
   State state = State::kStarting;
-  absl::Time last_heartbeat;
+  Instant last_heartbeat;
   HeartbeatNews news;
 
   const WorkerKey& key() const { return announcement.key; }

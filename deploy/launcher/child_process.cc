@@ -17,7 +17,7 @@ namespace {
 
 // Runs between fork and exec: only async-signal-safe calls.
 [[noreturn]] void RunChild(
-    char* const* argv, int log, int null, bool inherit_stdout, pid_t parent) {
+    char* const* argv, char* const* env, int log, int null, bool inherit_stdout, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // the parent died before prctl took effect
@@ -28,12 +28,23 @@ namespace {
   dup2(null, STDIN_FILENO);
   if (!inherit_stdout) dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
-  execv(argv[0], argv);
+  execve(argv[0], argv, env);
   const char* reason = strerror(errno);
   for (const char* part : {"cannot run ", static_cast<const char*>(argv[0]), ": ", reason, "\n"}) {
     if (write(STDERR_FILENO, part, strlen(part)) < 0) break;
   }
   _exit(127);
+}
+
+// This process's variables, and `changes` over them, as "name=value".
+std::vector<std::string> Environment(const std::map<std::string, std::string>& changes) {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    if (!changes.contains(text.substr(0, text.find('=')))) variables.push_back(text);
+  }
+  for (const auto& [name, value] : changes) variables.push_back(name + "=" + value);
+  return variables;
 }
 
 }  // namespace
@@ -45,9 +56,13 @@ absl::StatusOr<pid_t> SpawnChild(const ChildOptions& options) {
   std::vector<char*> argv;
   for (const std::string& arg : options.argv) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
+  std::vector<std::string> variables = Environment(options.env);
+  std::vector<char*> env;
+  for (std::string& variable : variables) env.push_back(variable.data());
+  env.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) RunChild(argv.data(), log, null, options.inherit_stdout, parent);
+  if (pid == 0) RunChild(argv.data(), env.data(), log, null, options.inherit_stdout, parent);
   const int error = errno;
   close(log);
   close(null);

@@ -1,6 +1,7 @@
 // Starts a child process that cannot outlive the launcher. Linux only.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,9 @@
 namespace tandem {
 
 struct ChildOptions {
-  std::vector<std::string> argv;  // argv[0] is the path of the program
-  std::string log_path;           // receives stderr, and stdout unless `inherit_stdout`
+  std::vector<std::string> argv;           // argv[0] is the path of the program
+  std::map<std::string, std::string> env;  // over the launcher's own environment
+  std::string log_path;                    // receives stderr, and stdout unless `inherit_stdout`
   bool inherit_stdout =
       false;  // so that the controller's progress shows on the launcher's terminal
 };

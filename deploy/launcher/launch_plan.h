@@ -1,6 +1,7 @@
 // The command lines of a job's processes, made from its configuration.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct LaunchPlan {
   std::string run_dir;
   std::string listen;     // the controller's address
   std::string launch_id;  // equal for all starts of the controller by one launcher
+  std::map<std::string, std::string> controller_env;  // variables for the controller alone
   bool start_paused = false;
   std::string checkpoint_dir;             // trainer.default_local_dir
   std::string resume_mode;                // trainer.resume_mode; empty if weights are only checked

@@ -6,17 +6,17 @@
 #include <filesystem>
 
 #include <CLI/CLI.hpp>
-#include <absl/time/clock.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "common/base/build_info.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/config/check.h"
 #include "common/config/loaded_config.h"
 #include "common/formats/hf_checkpoint.h"
+#include "common/process/directory_lock.h"
+#include "common/process/pause_detector.h"
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/reward/check_reward.h"
 #include "deploy/launcher/run_loop.h"
@@ -33,22 +33,6 @@ struct Flags {
   bool start_paused = false;
   bool dry_run = false;
 };
-
-// Allows one launcher per run directory. The kernel releases the lock when the process ends.
-absl::Status LockRunDir(const std::string& run_dir) {
-  TANDEM_RETURN_IF_ERROR(Annotate(MakeFolder(run_dir + "/logs"), "cluster.run_dir"));
-  const std::string path = run_dir + "/launcher.lock";
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    return MakeStatus(IoErrorCode(errno), "cannot open {}: {}", path, std::strerror(errno));
-  }
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
-  return MakeStatus(
-      absl::StatusCode::kAlreadyExists,
-      "another launcher is running in {} (see pids.json there); stop it, or choose another "
-      "directory with --set cluster.run_dir=DIR",
-      run_dir);
-}
 
 int Fail(FailedAt stage, const absl::Status& status) {
   fmt::print(stderr, "{}\n", std::string(status.message()));
@@ -87,20 +71,31 @@ int Launch(const Flags& flags) {
   if (!model.ok()) return Fail(FailedAt::kInputs, model.status());
   if (flags.dry_run) return DryRun(flags);
   const std::string run_dir = config.cluster().run_dir();
-  if (const absl::Status lock = LockRunDir(run_dir); !lock.ok()) {
-    return Fail(FailedAt::kInputs, lock);
-  }
+  const absl::Status folders = MakeFolder(run_dir + "/logs");
+  if (!folders.ok()) return Fail(FailedAt::kInputs, Annotate(folders, "cluster.run_dir"));
+  const auto lock = DirectoryLock::Take(
+      run_dir, "launcher.lock", "a launcher",
+      "stop it, or choose another directory with --set cluster.run_dir=DIR");
+  if (!lock.ok()) return Fail(FailedAt::kInputs, Annotate(lock.status(), "cluster.run_dir"));
   LaunchPlan plan = MakeLaunchPlan(config, flags.bin_dir, flags.config, flags.overrides);
   plan.start_paused = flags.start_paused;
-  plan.launch_id = fmt::format("{}-{}", getpid(), absl::ToUnixNanos(absl::Now()));
+  plan.launch_id = fmt::format("{}-{}", getpid(), absl::ToUnixNanos(RealClock().WallNow()));
+  absl::StatusOr<NotifySocket> notify = NotifySocket::Open();
+  if (!notify.ok()) return Fail(FailedAt::kInputs, notify.status());
+  const absl::Duration watchdog = absl::Seconds(config.cluster().watchdog_seconds());
+  plan.controller_env = {{"NOTIFY_SOCKET", notify->name()},
+                         {"WATCHDOG_USEC", std::to_string(absl::ToInt64Microseconds(watchdog))}};
   ProcessTable table(std::move(plan));
   const SupervisorOptions options{
       .pairs = static_cast<int>(config.cluster().trainers()),
       .max_restarts = static_cast<int>(config.cluster().max_restarts()),
+      .restart_window = absl::Seconds(config.cluster().restart_window_seconds()),
+      .watchdog = watchdog,
       .grace = absl::Seconds(flags.grace_seconds),
       .stop_grace = absl::Seconds(flags.stop_grace_seconds),
   };
-  return RunUntilDone(options, &table);
+  const PauseDetector pauses;
+  return RunUntilDone(options, &table, &*notify);
 }
 
 }  // namespace

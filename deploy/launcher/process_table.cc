@@ -22,6 +22,8 @@ ProcessTable::~ProcessTable() {
 
 absl::Status ProcessTable::Spawn(const ProcessId& id) {
   ChildOptions options{.argv = CommandLine(plan_, id),
+                       .env = id.role == Role::kController ? plan_.controller_env
+                                                           : std::map<std::string, std::string>(),
                        .log_path = LogPath(plan_, id),
                        .inherit_stdout = id.role == Role::kController};
   if (!log_begin_.contains(id)) {

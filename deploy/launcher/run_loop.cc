@@ -2,10 +2,12 @@
 
 #include <cstdio>
 
-#include <absl/time/clock.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
+
+#include "common/base/clock.h"
+#include "common/process/service_notifier.h"
 
 namespace tandem {
 namespace {
@@ -32,23 +34,27 @@ void PrintSay(const Action& action, const ProcessTable& table) {
 
 class RunLoop {
  public:
-  RunLoop(const SupervisorOptions& options, ProcessTable* table)
-      : supervisor_(options), table_(table) {}
+  RunLoop(const SupervisorOptions& options, ProcessTable* table, NotifySocket* notify)
+      : supervisor_(options), table_(table), notify_(notify) {}
 
   int Run() {
-    Do(supervisor_.Start(absl::Now()));
+    Do(supervisor_.Start(RealClock().Now()));
+    own_notifier_.Ready();
     while (!supervisor_.done()) {
       const int signal = Wait();
       if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
-        Do(supervisor_.OnStopRequest(signal, absl::Now()));
+        Do(supervisor_.OnStopRequest(signal, RealClock().Now()));
       }
+      own_notifier_.KeepAlive();
+      // Before the dead are reaped: the last sign of a controller says nothing of its successor.
+      if (notify_->TakeSignOfLife()) supervisor_.OnAlive(RealClock().Now());
       for (const ProcessId& id : table_->KillHung()) {
         Print(fmt::format("{} hangs; killed it", id.ToString()));
       }
       while (const auto dead = table_->Reap()) {
-        Do(supervisor_.OnExit(dead->first, dead->second, absl::Now()));
+        Do(supervisor_.OnExit(dead->first, dead->second, RealClock().Now()));
       }
-      Do(supervisor_.OnTick(absl::Now()));
+      Do(supervisor_.OnTick(RealClock().Now()));
     }
     return code_;
   }
@@ -57,7 +63,8 @@ class RunLoop {
   // Returns the next signal, or 0 when a deadline or the check for hung workers is due.
   int Wait() {
     const sigset_t set = HandledSignals();
-    const absl::Duration left = std::min(supervisor_.NextDeadline() - absl::Now(), kLookForHung);
+    const absl::Duration left =
+        std::min(supervisor_.NextDeadline() - RealClock().Now(), kLookForHung);
     const timespec timeout = absl::ToTimespec(std::max(left, absl::ZeroDuration()));
     return std::max(sigtimedwait(&set, nullptr, &timeout), 0);
   }
@@ -88,7 +95,7 @@ class RunLoop {
     const absl::Status spawned = table_->Spawn(id);
     if (spawned.ok()) return;
     Print(fmt::format("{}: {}", id.ToString(), std::string(spawned.message())));
-    Do(supervisor_.OnExit(id, {.code = kExitRefused}, absl::Now()));
+    Do(supervisor_.OnExit(id, {.code = kExitRefused}, RealClock().Now()));
   }
 
   void Finish(const Action& action) {
@@ -103,6 +110,8 @@ class RunLoop {
 
   Supervisor supervisor_;
   ProcessTable* table_;
+  NotifySocket* notify_;
+  ServiceNotifier own_notifier_;  // to systemd, where that started the launcher
   int code_ = 0;
 };
 
@@ -115,8 +124,8 @@ void BlockSignals() {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-int RunUntilDone(const SupervisorOptions& options, ProcessTable* table) {
-  return RunLoop(options, table).Run();
+int RunUntilDone(const SupervisorOptions& options, ProcessTable* table, NotifySocket* notify) {
+  return RunLoop(options, table, notify).Run();
 }
 
 }  // namespace tandem

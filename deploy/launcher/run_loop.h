@@ -1,6 +1,7 @@
 // Runs a Supervisor on real processes, signals and time.
 #pragma once
 
+#include "deploy/launcher/notify_socket.h"
 #include "deploy/launcher/process_table.h"
 #include "deploy/launcher/supervisor.h"
 
@@ -12,7 +13,7 @@ void BlockSignals();
 
 // Starts all processes and supervises them until the last has ended. Returns the launcher's exit
 // code: 0 if the controller succeeded, 128 + signal if a signal stopped the launcher, else the code
-// of the failure. Messages go to stderr.
-int RunUntilDone(const SupervisorOptions& options, ProcessTable* table);
+// of the failure. The controller gives its signs of life over `notify`. Messages go to stderr.
+int RunUntilDone(const SupervisorOptions& options, ProcessTable* table, NotifySocket* notify);
 
 }  // namespace tandem

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "common/base/clock.h"
+
 namespace tandem {
 namespace {
 
@@ -46,7 +48,7 @@ std::string ProcessExit::ToString() const {
   return fmt::format("exit code {}", code);
 }
 
-Actions Supervisor::Start(absl::Time) {
+Actions Supervisor::Start(Instant) {
   std::vector<ProcessId> ids = {kController};
   for (int rank = 0; rank < options_.pairs; ++rank) {
     ids.push_back({Role::kTrainer, rank});
@@ -60,9 +62,10 @@ Actions Supervisor::Start(absl::Time) {
   return actions;
 }
 
-Actions Supervisor::OnExit(ProcessId id, ProcessExit exit, absl::Time now) {
+Actions Supervisor::OnExit(ProcessId id, ProcessExit exit, Instant now) {
   Actions actions;
   processes_[id].alive = false;
+  if (id.role == Role::kController) alive_at_ = Instant::InfiniteFuture();
   if (state_ == State::kRunning) {
     if (id.role == Role::kController) {
       OnControllerExit(exit, now, &actions);
@@ -76,7 +79,7 @@ Actions Supervisor::OnExit(ProcessId id, ProcessExit exit, absl::Time now) {
   return actions;
 }
 
-void Supervisor::OnControllerExit(ProcessExit exit, absl::Time now, Actions* actions) {
+void Supervisor::OnControllerExit(ProcessExit exit, Instant now, Actions* actions) {
   if (exit.signal == 0 && exit.code == kExitDone) {
     StopWorkers(now, actions);
   } else if (exit.signal != 0 || exit.code == kExitRestart) {
@@ -88,7 +91,7 @@ void Supervisor::OnControllerExit(ProcessExit exit, absl::Time now, Actions* act
   }
 }
 
-void Supervisor::OnWorkerExit(ProcessId id, ProcessExit exit, absl::Time now, Actions* actions) {
+void Supervisor::OnWorkerExit(ProcessId id, ProcessExit exit, Instant now, Actions* actions) {
   if (exit.signal != 0) return Restart(id, Died(id, exit), now, actions);
   switch (exit.code) {
     case kExitDone:
@@ -106,23 +109,29 @@ void Supervisor::OnWorkerExit(ProcessId id, ProcessExit exit, absl::Time now, Ac
   }
 }
 
-void Supervisor::Restart(ProcessId id, const std::string& died, absl::Time now, Actions* actions) {
-  if (restarts_ >= options_.max_restarts) {
-    const std::string why = fmt::format("{}, and all restarts are used (cluster.max_restarts = {})",
-                                        died, options_.max_restarts);
+void Supervisor::Restart(ProcessId id, const std::string& died, Instant now, Actions* actions) {
+  std::deque<Instant>& restarts = restarts_[id.role];
+  while (!restarts.empty() && now - restarts.front() > options_.restart_window) {
+    restarts.pop_front();
+  }
+  if (std::ssize(restarts) >= options_.max_restarts) {
+    const std::string why =
+        fmt::format("{}, and all restarts of a {} are used (cluster.max_restarts = {})", died,
+                    RoleName(id.role), options_.max_restarts);
     Blame(id, why, actions);
     return GiveUp(kExitInternal, why, now, actions);
   }
-  ++restarts_;
+  restarts.push_back(now);
   Process& process = processes_[id];
   process.let_go = false;
   process.restart_at = process.deaths++ == 0 ? now : now + options_.restart_delay;
-  Blame(id, fmt::format("{}; restart {} of {}", died, restarts_, options_.max_restarts), actions);
+  Blame(id, fmt::format("{}; restart {} of {}", died, restarts.size(), options_.max_restarts),
+        actions);
   const Actions due = OnTick(now);
   actions->insert(actions->end(), due.begin(), due.end());
 }
 
-void Supervisor::GiveUp(int code, const std::string& why, absl::Time now, Actions* actions) {
+void Supervisor::GiveUp(int code, const std::string& why, Instant now, Actions* actions) {
   code_ = code;
   why_ = why;
   if (processes_[kController].alive) {
@@ -134,7 +143,7 @@ void Supervisor::GiveUp(int code, const std::string& why, absl::Time now, Action
   }
 }
 
-void Supervisor::StopWorkers(absl::Time now, Actions* actions) {
+void Supervisor::StopWorkers(Instant now, Actions* actions) {
   state_ = State::kStoppingWorkers;
   kill_at_ = now + options_.grace;
   for (const auto& [id, process] : processes_) {
@@ -142,7 +151,7 @@ void Supervisor::StopWorkers(absl::Time now, Actions* actions) {
   }
 }
 
-Actions Supervisor::OnStopRequest(int signal, absl::Time now) {
+Actions Supervisor::OnStopRequest(int signal, Instant now) {
   Actions actions;
   if (state_ == State::kDone) return actions;
   if (state_ != State::kRunning) {
@@ -161,9 +170,10 @@ Actions Supervisor::OnStopRequest(int signal, absl::Time now) {
   return actions;
 }
 
-Actions Supervisor::OnTick(absl::Time now) {
+Actions Supervisor::OnTick(Instant now) {
   Actions actions;
   if (state_ == State::kRunning) {
+    KillSilentController(now, &actions);
     StartDue(now, &actions);
   } else if (now >= kill_at_ && state_ != State::kDone) {
     Say(processes_[kController].alive ? "Grace period expired: killing the remaining processes. "
@@ -175,7 +185,18 @@ Actions Supervisor::OnTick(absl::Time now) {
   return actions;
 }
 
-void Supervisor::StartDue(absl::Time now, Actions* actions) {
+void Supervisor::KillSilentController(Instant now, Actions* actions) {
+  if (!processes_[kController].alive || now < WatchdogDeadline()) return;
+  Blame(kController,
+        fmt::format("The controller has given no sign of life for {} "
+                    "(cluster.watchdog_seconds): killing it",
+                    absl::FormatDuration(now - alive_at_)),
+        actions);
+  alive_at_ = Instant::InfiniteFuture();
+  actions->push_back({.kind = Action::Kind::kKill, .id = kController});
+}
+
+void Supervisor::StartDue(Instant now, Actions* actions) {
   for (auto& [id, process] : processes_) {
     if (process.alive || process.restart_at > now) continue;
     if (process.let_go) {
@@ -183,14 +204,14 @@ void Supervisor::StartDue(absl::Time now, Actions* actions) {
       return Restart(id, id.ToString() + " exited while the run continues", now, actions);
     }
     process.alive = true;
-    process.restart_at = absl::InfiniteFuture();
+    process.restart_at = Instant::InfiniteFuture();
     actions->push_back({.kind = Action::Kind::kSpawn, .id = id});
   }
 }
 
 void Supervisor::KillAll(Actions* actions) {
   state_ = State::kStoppingWorkers;
-  kill_at_ = absl::InfiniteFuture();
+  kill_at_ = Instant::InfiniteFuture();
   for (const auto& [id, process] : processes_) {
     if (process.alive) actions->push_back({.kind = Action::Kind::kKill, .id = id});
   }
@@ -204,14 +225,14 @@ bool Supervisor::AnyAlive() const {
 void Supervisor::FinishIfAllEnded(Actions* actions) {
   if (state_ != State::kStoppingWorkers || AnyAlive()) return;
   state_ = State::kDone;
-  kill_at_ = absl::InfiniteFuture();
+  kill_at_ = Instant::InfiniteFuture();
   actions->push_back({.kind = Action::Kind::kFinish, .text = why_, .code = code_});
 }
 
-absl::Time Supervisor::NextDeadline() const {
-  if (state_ == State::kDone) return absl::InfiniteFuture();
+Instant Supervisor::NextDeadline() const {
+  if (state_ == State::kDone) return Instant::InfiniteFuture();
   if (state_ != State::kRunning) return kill_at_;
-  absl::Time next = absl::InfiniteFuture();
+  Instant next = WatchdogDeadline();
   for (const auto& [id, process] : processes_) {
     if (!process.alive) next = std::min(next, process.restart_at);
   }

@@ -9,12 +9,14 @@
 // out in order.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <absl/time/time.h>
 
+#include "common/base/clock.h"
 #include "common/process/exit_code.h"
 
 namespace tandem {
@@ -50,7 +52,10 @@ using Actions = std::vector<Action>;
 
 struct SupervisorOptions {
   int pairs = 1;
-  int max_restarts = 3;                           // of all processes together
+  int max_restarts = 3;  // of each role within restart_window
+  absl::Duration restart_window = absl::Hours(1);
+  // A controller that has given a sign of life and then none for so long is killed and restarted.
+  absl::Duration watchdog = absl::InfiniteDuration();
   absl::Duration grace = absl::Seconds(20);       // from SIGTERM to SIGKILL
   absl::Duration stop_grace = absl::Minutes(10);  // the controller's when the user asks to stop
   absl::Duration leave_time = absl::Seconds(10);  // from a worker's exit with 0 to the controller's
@@ -62,17 +67,18 @@ class Supervisor {
  public:
   explicit Supervisor(const SupervisorOptions& options) : options_(options) {}
 
-  Actions Start(absl::Time now);
-  Actions OnExit(ProcessId id, ProcessExit exit, absl::Time now);
+  Actions Start(Instant now);
+  Actions OnExit(ProcessId id, ProcessExit exit, Instant now);
   // SIGINT or SIGTERM. The second request kills at once.
-  Actions OnStopRequest(int signal, absl::Time now);
-  // Starts processes whose restart is due and kills those whose grace period expired. Call at
-  // NextDeadline() or later.
-  Actions OnTick(absl::Time now);
+  Actions OnStopRequest(int signal, Instant now);
+  // The controller has given a sign of life.
+  void OnAlive(Instant now) { alive_at_ = now; }
+  // Starts processes whose restart is due, kills a controller that is silent, and kills those whose
+  // grace period expired. Call at NextDeadline() or later.
+  Actions OnTick(Instant now);
 
-  absl::Time NextDeadline() const;  // InfiniteFuture: nothing is due
+  Instant NextDeadline() const;  // InfiniteFuture: nothing is due
   bool done() const { return state_ == State::kDone; }
-  int restarts() const { return restarts_; }
 
  private:
   enum class State { kRunning, kStoppingController, kStoppingWorkers, kDone };
@@ -80,15 +86,17 @@ class Supervisor {
     bool alive = false;
     int deaths = 0;
     bool let_go = false;  // exited with 0 while the controller kept running
-    absl::Time restart_at = absl::InfiniteFuture();
+    Instant restart_at = Instant::InfiniteFuture();
   };
 
-  void OnControllerExit(ProcessExit exit, absl::Time now, Actions* actions);
-  void OnWorkerExit(ProcessId id, ProcessExit exit, absl::Time now, Actions* actions);
-  void Restart(ProcessId id, const std::string& died, absl::Time now, Actions* actions);
-  void StartDue(absl::Time now, Actions* actions);
-  void StopWorkers(absl::Time now, Actions* actions);
-  void GiveUp(int code, const std::string& why, absl::Time now, Actions* actions);
+  void OnControllerExit(ProcessExit exit, Instant now, Actions* actions);
+  void OnWorkerExit(ProcessId id, ProcessExit exit, Instant now, Actions* actions);
+  void Restart(ProcessId id, const std::string& died, Instant now, Actions* actions);
+  void KillSilentController(Instant now, Actions* actions);
+  Instant WatchdogDeadline() const { return alive_at_ + options_.watchdog; }
+  void StartDue(Instant now, Actions* actions);
+  void StopWorkers(Instant now, Actions* actions);
+  void GiveUp(int code, const std::string& why, Instant now, Actions* actions);
   void KillAll(Actions* actions);
   void FinishIfAllEnded(Actions* actions);
   bool AnyAlive() const;
@@ -96,10 +104,12 @@ class Supervisor {
   const SupervisorOptions options_;
   State state_ = State::kRunning;
   std::map<ProcessId, Process> processes_;
-  int restarts_ = 0;
+  std::map<Role, std::deque<Instant>> restarts_;  // within the window, the oldest first
+  // Of the controller that runs; InfiniteFuture: it has given no sign of life yet.
+  Instant alive_at_ = Instant::InfiniteFuture();
   int code_ = 0;
   std::string why_;
-  absl::Time kill_at_ = absl::InfiniteFuture();
+  Instant kill_at_ = Instant::InfiniteFuture();
 };
 
 }  // namespace tandem

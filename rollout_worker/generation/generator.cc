@@ -309,6 +309,10 @@ int64_t Generator::Abort(const std::vector<std::string>& request_ids) {
   return aborted;
 }
 
+void Generator::SignalAlive() {
+  for (const auto& [arrival, request] : requests_) request->sink->OnAlive();
+}
+
 void Generator::Fail(const absl::Status& status) {
   for (auto it = requests_.begin(); it != requests_.end();) it = End(it, status);
 }

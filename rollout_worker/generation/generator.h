@@ -63,6 +63,8 @@ class GenerationSink {
   virtual void OnTokens(const TokenDelta& delta) = 0;
   // Called with each complete sample, in the order in which samples finish.
   virtual void OnFinished(const Sample& sample) = 0;
+  // The engine has made a forward pass while the request ran or waited; about once a second.
+  virtual void OnAlive() {}
   // The last call. Not OK: the request was refused, cancelled or failed, or the engine is stopping.
   virtual void OnEnd(const absl::Status& status) = 0;
   // Whether the client has disconnected; the request's samples are then dropped at the next step.
@@ -110,6 +112,8 @@ class Generator {
   // Ends the named requests, or all if no id is given, and delivers their unfinished samples as
   // kAborted. Returns how many requests were ended.
   int64_t Abort(const std::vector<std::string>& request_ids);
+  // Calls OnAlive of every open sink.
+  void SignalAlive();
   // Ends all requests: every open sink gets OnEnd(status).
   void Fail(const absl::Status& status);
   GeneratorLoad load() const;

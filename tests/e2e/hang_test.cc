@@ -1,5 +1,6 @@
-// A worker that is alive and does nothing: the controller misses its heartbeats, the launcher kills
-// it, and the run goes on as after any other death.
+// A process that is alive and does nothing: the controller misses a worker's heartbeats, the
+// launcher a controller's signs of life; it is killed, and the run goes on as after any other
+// death.
 #include <catch2/catch.hpp>
 
 #include "tests/e2e/recovery.h"
@@ -30,6 +31,54 @@ TEST_CASE("a rollout that hangs while it generates is killed and replaced") {
 
 TEST_CASE("a trainer that hangs while it trains is killed and replaced") {
   RequireRestart("trainer", 1, "train", 2);
+}
+
+// An engine that stands still, in a process that goes on sending heartbeats.
+void RequireStuckEngineReplaced(const std::string& role, const std::string& point, int nth) {
+  ClusterRig rig({.config = {{"cluster.progress_timeout_seconds", "3"}}});
+  rig.SetPairs(2);
+  rig.SetFault(role, 1, point, nth, "hang");
+  const int code = rig.Launch().Wait();
+  const std::string said = rig.Log("launcher");
+  INFO(said << rig.Log(role, 1));
+  REQUIRE(code == 0);
+  REQUIRE(rig.FaultFired());
+  REQUIRE(said.find(role + " 1 died: exit code 70; restart 1 of 3") != std::string::npos);
+  const std::string log = rig.Log(role, 1);
+  REQUIRE(log.find(role + " 1: no progress for ") != std::string::npos);
+  REQUIRE(log.find("\nthread ") != std::string::npos);
+  REQUIRE(rig.LeftBehind() == "");
+  const Outcome outcome = OutcomeOf(rig, 3);
+  REQUIRE(outcome.metrics == Undisturbed().metrics);
+  REQUIRE(outcome.weights == Undisturbed().weights);
+}
+
+TEST_CASE("a rollout whose engine stands still tells where, ends and is replaced") {
+  RequireStuckEngineReplaced("rollout", "generate", 12);
+}
+
+TEST_CASE("a trainer whose engine stands still in a layer tells where, ends and is replaced") {
+  RequireStuckEngineReplaced("trainer", "layer", 5);
+}
+
+TEST_CASE("a controller that hangs is killed and replaced, and its workers stay") {
+  ClusterRig rig({.config = {{"cluster.watchdog_seconds", "2"}}});
+  rig.SetPairs(2);
+  rig.SetFault("controller", 0, "train", 2, "stop");
+  const int code = rig.Launch().Wait();
+  const std::string said = rig.Log("launcher");
+  INFO(said << rig.Log("controller"));
+  REQUIRE(code == 0);
+  REQUIRE(rig.FaultFired());
+  REQUIRE(said.find("The controller has given no sign of life for") != std::string::npos);
+  REQUIRE(said.find("controller died: signal 9 (Killed); restart 1 of 3") != std::string::npos);
+  for (const char* worker : {"trainer", "rollout"}) {
+    REQUIRE(said.find(std::string(worker) + " 0 died") == std::string::npos);
+  }
+  REQUIRE(rig.LeftBehind() == "");
+  const Outcome outcome = OutcomeOf(rig, 3);
+  REQUIRE(outcome.metrics == Undisturbed().metrics);
+  REQUIRE(outcome.weights == Undisturbed().weights);
 }
 
 }  // namespace

@@ -13,11 +13,16 @@ namespace tandem::testing {
 // in the world while somebody waits.
 class FakeClock : public Clock {
  public:
-  explicit FakeClock(absl::Time start = absl::FromUnixSeconds(1'700'000'000)) : now_(start) {}
+  explicit FakeClock(absl::Time wall_start = absl::FromUnixSeconds(1'700'000'000))
+      : wall_now_(wall_start) {}
 
-  absl::Time Now() override {
+  Instant Now() override {
     std::lock_guard lock(mutex_);
     return now_;
+  }
+  absl::Time WallNow() override {
+    std::lock_guard lock(mutex_);
+    return wall_now_;
   }
   void Sleep(absl::Duration duration) override {
     Advance(duration);
@@ -26,13 +31,20 @@ class FakeClock : public Clock {
   void Advance(absl::Duration duration) {
     std::lock_guard lock(mutex_);
     now_ += duration;
+    wall_now_ += duration;
+  }
+  // The machine's date is set: what follows Now() must not notice.
+  void SetDate(absl::Duration change) {
+    std::lock_guard lock(mutex_);
+    wall_now_ += change;
   }
   // Set before other threads use the clock.
   void OnSleep(std::function<void()> hook) { on_sleep_ = std::move(hook); }
 
  private:
   std::mutex mutex_;
-  absl::Time now_;
+  Instant now_ = Instant(absl::Hours(1));
+  absl::Time wall_now_;
   std::function<void()> on_sleep_;
 };
 

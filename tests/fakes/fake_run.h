@@ -100,7 +100,7 @@ class MemoryRunStore : public RunStore {
     std::erase_if(evaluations, [step](const auto& record) { return record.step > step; });
     return absl::OkStatus();
   }
-  absl::StatusOr<std::vector<StepRecord>> ListSteps(int64_t, int64_t) override {
+  absl::StatusOr<std::vector<StepRecord>> ListSteps(int64_t, int64_t, int64_t) override {
     std::vector<StepRecord> list;
     for (const auto& [number, step] : steps) list.push_back(step);
     return list;

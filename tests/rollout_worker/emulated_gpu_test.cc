@@ -313,7 +313,7 @@ TEST_CASE("a rollout that starts beside a pass waits for the memory that its pro
     const auto training =
         options.backend->device()->Reserve("activations", kTotal, nullptr).value();
     REQUIRE(training->Map().ok());
-    const absl::Time end = clock.Now() + pass;
+    const Instant end = clock.Now() + pass;
     clock.OnSleep([&] {
       if (clock.Now() >= end) REQUIRE(training->Release().ok());
     });
@@ -328,7 +328,7 @@ TEST_CASE("a rollout that starts beside a pass waits for the memory that its pro
   const absl::Status none = start(absl::ZeroDuration(), absl::Seconds(30));
   REQUIRE(absl::IsResourceExhausted(none));
   REQUIRE(absl::IsResourceExhausted(start(absl::Seconds(20), absl::Seconds(30))));
-  const absl::Time before = clock.Now();
+  const Instant before = clock.Now();
   const absl::Status started = start(absl::Seconds(60), absl::Seconds(30));
   INFO(started);
   REQUIRE(started.ok());

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "common/base/clock.h"
 #include "common/config/config.h"
 #include "common/net/grpc_status.h"
 #include "common/net/worker_codec.h"
@@ -156,9 +157,9 @@ TEST_CASE("The report of generation has the seconds since the report before it")
   wake.set_incarnation(7);
   v1::WakeResponse woken;
   REQUIRE(served.stub->Wake(Served::Context().get(), wake, &woken).ok());
-  const absl::Time after_report = absl::Now();
+  const Instant after_report = RealClock().Now();
   REQUIRE(GenerateAll(*served.engine, MixedRequests({12}, 1, 30)).size() == 1);
-  const absl::Time before_sleep = absl::Now();
+  const Instant before_sleep = RealClock().Now();
   v1::SleepRequest sleep;
   sleep.set_incarnation(7);
   sleep.set_level(1);

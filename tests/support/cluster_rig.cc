@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "controller/data/datasets.h"
 #include "tests/support/build_folder.h"
 
@@ -173,9 +174,9 @@ std::vector<std::string> ClusterRig::Running() const {
 
 std::string ClusterRig::LeftBehind() const {
   // Not so long that CTest ends the test before it names them.
-  const absl::Time deadline = absl::Now() + kPatience / 5;
+  const Instant deadline = RealClock().Now() + kPatience / 5;
   std::vector<std::string> left = Running();
-  while (!left.empty() && absl::Now() < deadline) {
+  while (!left.empty() && RealClock().Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(20));
     left = Running();
   }

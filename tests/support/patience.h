@@ -7,6 +7,8 @@
 #include <absl/time/clock.h>
 #include <absl/time/time.h>
 
+#include "common/base/clock.h"
+
 namespace tandem::testing {
 
 // For deadlines that only end what hangs: waiting in tests is for events. Longer than any machine
@@ -17,9 +19,9 @@ inline constexpr absl::Duration kPatience = absl::Minutes(10);
 // `patience`.
 template <typename Done>
 void WaitUntil(const std::string& what, Done&& done, absl::Duration patience = kPatience) {
-  const absl::Time deadline = absl::Now() + patience;
+  const Instant deadline = RealClock().Now() + patience;
   while (!done()) {
-    if (absl::Now() >= deadline) throw std::runtime_error("waited in vain for " + what);
+    if (RealClock().Now() >= deadline) throw std::runtime_error("waited in vain for " + what);
     absl::SleepFor(absl::Milliseconds(20));
   }
 }

@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
+
 namespace tandem::testing {
 namespace {
 
@@ -61,13 +63,13 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 }
 
 // Returns when the child has ended, without reaping it, or at the deadline.
-void WaitForEnd(pid_t child, absl::Time deadline) {
+void WaitForEnd(pid_t child, Instant deadline) {
   const int process = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
   if (process < 0) throw std::runtime_error(std::string("pidfd_open: ") + strerror(errno));
   pollfd entry{.fd = process, .events = POLLIN, .revents = 0};
   int ready = 0;
   do {
-    const absl::Duration left = std::max(absl::ZeroDuration(), deadline - absl::Now());
+    const absl::Duration left = std::max(absl::ZeroDuration(), deadline - RealClock().Now());
     ready = poll(&entry, 1, static_cast<int>(absl::ToInt64Milliseconds(left)));
   } while (ready < 0 && errno == EINTR);
   close(process);
@@ -103,7 +105,7 @@ std::optional<int> TestProcess::Poll() {
 }
 
 int TestProcess::Wait(absl::Duration patience) {
-  if (!Poll()) WaitForEnd(pid_, absl::Now() + patience);
+  if (!Poll()) WaitForEnd(pid_, RealClock().Now() + patience);
   if (!Poll()) {
     const std::string output = Output();
     throw std::runtime_error(

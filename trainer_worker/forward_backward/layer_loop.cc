@@ -1,6 +1,8 @@
 #include "trainer_worker/forward_backward/layer_loop.h"
 
+#include "common/base/progress.h"
 #include "common/base/status.h"
+#include "common/process/fault_injection.h"
 
 namespace tandem {
 
@@ -129,10 +131,13 @@ absl::StatusOr<TokenScores> LayerLoop::Forward(const PackedBatch& batch,
     TANDEM_ASSIGN_OR_RETURN(const std::byte* group, weights.Layer(layer));
     weights.Prefetch(layer + 1);
     if (empty) continue;
+    const WorkStep step("forward pass", layer);
+    FaultPoint("layer");
     decoder_->RunLayer(View(group, layer), tokens_, buffers_.kv, Residual(layer),
                        Activations(layer), Residual(layer + 1));
   }
   if (empty) return TokenScores{};
+  const WorkStep step("log-probs of a forward pass");
   TokenScores scores = ScoreRows(batch, globals);
   if (sum_pi_squared) scores.sum_pi_squared = SumsOfSquares(batch, globals);
   // The ops' errors are reported here.
@@ -203,6 +208,7 @@ absl::Status LayerLoop::Backward(const PackedBatch& batch,
                                                ? GlobalGradients{}
                                                : ViewGlobalGradients(spec, layout, global_buffer);
   if (!empty) {
+    const WorkStep step("backward of the head");
     HeadBackward(batch, ViewGlobals(spec, layout, global_group), global_gradients, grad_log_probs,
                  grad_entropy);
   }
@@ -211,6 +217,7 @@ absl::Status LayerLoop::Backward(const PackedBatch& batch,
     weights.Prefetch(layer - 1);
     TANDEM_ASSIGN_OR_RETURN(float* const layer_gradients, gradients.Group(layer));
     if (!empty) {
+      const WorkStep step("backward pass", layer);
       const LayerWeights view = View(group, layer);
       LayerActivations& activations = Activations(layer);
       if (keep_ == Keep::kLayerInputs) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include <absl/time/clock.h>
 #include <absl/time/time.h>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/comm/communicator.h"
 #include "common/types/response_tokens.h"
@@ -213,14 +213,14 @@ absl::StatusOr<TokenScores> MiniBatchPass::Forward(const PackedBatch& batch, Use
 }
 
 absl::Status MiniBatchPass::Select(const std::vector<PackedBatch>& batches) {
-  const absl::Time start = absl::Now();
+  const Instant start = RealClock().Now();
   const auto score = [&](const PackedBatch& batch) -> absl::StatusOr<std::vector<float>> {
     TANDEM_ASSIGN_OR_RETURN(TokenScores scores, Forward(batch, Use::kScore));
     return std::move(scores.log_probs);
   };
   TANDEM_ASSIGN_OR_RETURN(
       selection_, SelectInBatches(batches, samples_, request_, score, *parts_.communicator));
-  report_.forward_seconds += absl::ToDoubleSeconds(absl::Now() - start);
+  report_.forward_seconds += absl::ToDoubleSeconds(RealClock().Now() - start);
   return absl::OkStatus();
 }
 
@@ -285,18 +285,18 @@ absl::Status MiniBatchPass::CompareUndropped(const PackedBatch& batch) {
 
 absl::Status MiniBatchPass::TrainMicroBatch(const PackedBatch& batch,
                                             const std::vector<uint8_t>& selected) {
-  const absl::Time start = absl::Now();
+  const Instant start = RealClock().Now();
   if (drop_ > 0) TANDEM_RETURN_IF_ERROR(CompareUndropped(batch));
   TANDEM_ASSIGN_OR_RETURN(const TokenScores scores, Forward(batch, Use::kTrain));
   if (drop_ == 0) Compare(batch, scores.log_probs);
   stale_.Add(batch, samples_, scores.log_probs, request_);
   TANDEM_ASSIGN_OR_RETURN(const LossResult loss, Loss(batch, scores, selected));
-  const absl::Time middle = absl::Now();
+  const Instant middle = RealClock().Now();
   TANDEM_RETURN_IF_ERROR(parts_.loop->Backward(batch, *parts_.weights, *parts_.gradients,
                                                loss.grad_log_probs, loss.grad_entropy));
   report_.tokens += batch.rows();
   report_.forward_seconds += absl::ToDoubleSeconds(middle - start);
-  report_.backward_seconds += absl::ToDoubleSeconds(absl::Now() - middle);
+  report_.backward_seconds += absl::ToDoubleSeconds(RealClock().Now() - middle);
   return absl::OkStatus();
 }
 
@@ -324,12 +324,12 @@ absl::StatusOr<MiniBatchReport> MiniBatchPass::Train(const PackedPass& pass) {
     TANDEM_RETURN_IF_ERROR(TrainMicroBatch(
         pass.batches[i], selection_.empty() ? std::vector<uint8_t>() : selection_[i]));
   }
-  const absl::Time start = absl::Now();
+  const Instant start = RealClock().Now();
   TANDEM_RETURN_IF_ERROR(parts_.gradients->Finish());
   finite_.Update(on_policy_ratios_.status());
   if (differing_ != nullptr && Differs()) *differing_ = std::move(log_probs_);
   TANDEM_RETURN_IF_ERROR(Agree(*parts_.communicator, finite_, "checking log-probs").status());
-  report_.backward_seconds += absl::ToDoubleSeconds(absl::Now() - start);
+  report_.backward_seconds += absl::ToDoubleSeconds(RealClock().Now() - start);
   TANDEM_RETURN_IF_ERROR(ReduceMetrics());
   return report_;
 }

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include <grpcpp/grpcpp.h>
 
 #include "common/base/log.h"
 #include "common/base/status.h"
-#include "common/net/channel.h"
+#include "common/net/call_deadline.h"
 #include "common/net/grpc_status.h"
 #include "common/net/update_codec.h"
 #include "common/weights/peer_connection.h"
@@ -19,6 +20,7 @@ namespace {
 
 struct PendingApply {
   grpc::ClientContext context;
+  std::optional<CallDeadline> deadline;
   v1::ApplyBucketResponse response;
   grpc::Status status;
   std::unique_ptr<grpc::ClientAsyncResponseReader<v1::ApplyBucketResponse>> reader;
@@ -64,10 +66,10 @@ GrpcUpdateClient::~GrpcUpdateClient() {
 absl::StatusOr<int64_t> GrpcUpdateClient::HeldVersion() {
   v1::RolloutStatusRequest request;
   grpc::ClientContext context;
-  SetDeadline(context, options_.deadline);
+  const CallDeadline deadline(context, options_.deadline);
   v1::RolloutStatusResponse response;
-  TANDEM_RETURN_IF_ERROR(
-      FromCall("GetStatus", calls_->stub->GetStatus(&context, request, &response)));
+  TANDEM_RETURN_IF_ERROR(FromCall(
+      "GetStatus", deadline.Explain(calls_->stub->GetStatus(&context, request, &response))));
   return response.version();
 }
 
@@ -88,10 +90,10 @@ absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateOffer& offer,
   request.set_adapters(offer.scope == UpdateScope::kAdapters);
   ToProto(offer.manifest, request.mutable_manifest());
   grpc::ClientContext context;
-  SetDeadline(context, options_.deadline);
+  const CallDeadline deadline(context, options_.deadline);
   v1::BeginUpdateResponse response;
-  TANDEM_RETURN_IF_ERROR(
-      FromCall("BeginUpdate", calls_->stub->BeginUpdate(&context, request, &response)));
+  TANDEM_RETURN_IF_ERROR(FromCall(
+      "BeginUpdate", deadline.Explain(calls_->stub->BeginUpdate(&context, request, &response))));
   auto connection = PassSlots(response.pair_socket(), offer.generation, slots);
   TANDEM_RETURN_IF_ERROR(OfPartner(connection.status()));
   return PeerConnection{*std::move(connection), options_.deadline};
@@ -106,7 +108,7 @@ absl::Status GrpcUpdateClient::StartApply(int slot, const std::vector<BucketEntr
   request.set_slot(slot);
   ToProto(entries, request.mutable_entries());
   auto apply = std::make_unique<PendingApply>();
-  SetDeadline(apply->context, options_.deadline);
+  apply->deadline.emplace(apply->context, options_.deadline);
   apply->reader = calls_->stub->AsyncApplyBucket(&apply->context, request, &calls_->queue);
   apply->reader->Finish(&apply->response, &apply->status, apply.get());
   calls_->applies[slot] = std::move(apply);
@@ -122,7 +124,7 @@ absl::Status GrpcUpdateClient::WaitApply(int slot) {
     if (!calls_->queue.Next(&tag, &ok)) return Internal("the completion queue has ended");
     static_cast<PendingApply*>(tag)->done = true;
   }
-  const grpc::Status status = found->second->status;
+  const grpc::Status status = found->second->deadline->Explain(found->second->status);
   calls_->applies.erase(found);
   return FromCall("ApplyBucket", status);
 }
@@ -134,9 +136,10 @@ absl::Status GrpcUpdateClient::Commit(const std::vector<Digest>& digests) {
   request.set_generation(generation_);
   ToProto(digests, request.mutable_digests());
   grpc::ClientContext context;
-  SetDeadline(context, options_.deadline);
+  const CallDeadline deadline(context, options_.deadline);
   v1::CommitUpdateResponse response;
-  return FromCall("CommitUpdate", calls_->stub->CommitUpdate(&context, request, &response));
+  return FromCall("CommitUpdate",
+                  deadline.Explain(calls_->stub->CommitUpdate(&context, request, &response)));
 }
 
 absl::Status GrpcUpdateClient::Abort(const std::string& reason) {
@@ -148,19 +151,20 @@ absl::Status GrpcUpdateClient::Abort(const std::string& reason) {
   request.set_generation(generation_);
   request.set_reason(reason);
   grpc::ClientContext context;
-  SetDeadline(context, std::min(options_.deadline, options_.abort_deadline));
+  const CallDeadline deadline(context, std::min(options_.deadline, options_.abort_deadline));
   v1::AbortUpdateResponse response;
-  return FromCall("AbortUpdate", calls_->stub->AbortUpdate(&context, request, &response));
+  return FromCall("AbortUpdate",
+                  deadline.Explain(calls_->stub->AbortUpdate(&context, request, &response)));
 }
 
 absl::StatusOr<HeldWeights> GrpcUpdateClient::Digests() {
   v1::GetDigestsRequest request;
   request.set_incarnation(options_.rollout_incarnation);
   grpc::ClientContext context;
-  SetDeadline(context, options_.deadline);
+  const CallDeadline deadline(context, options_.deadline);
   v1::GetDigestsResponse response;
-  TANDEM_RETURN_IF_ERROR(
-      FromCall("GetDigests", calls_->stub->GetDigests(&context, request, &response)));
+  TANDEM_RETURN_IF_ERROR(FromCall(
+      "GetDigests", deadline.Explain(calls_->stub->GetDigests(&context, request, &response))));
   HeldWeights held;
   held.version = response.version();
   TANDEM_ASSIGN_OR_RETURN(held.manifest, FromProto(response.manifest()));
@@ -177,10 +181,10 @@ absl::StatusOr<std::string> GrpcUpdateClient::Read(const std::string& name,
   request.set_row(row);
   request.set_rows(rows);
   grpc::ClientContext context;
-  SetDeadline(context, options_.deadline);
+  const CallDeadline deadline(context, options_.deadline);
   v1::ReadTensorResponse response;
-  TANDEM_RETURN_IF_ERROR(
-      FromCall("ReadTensor", calls_->stub->ReadTensor(&context, request, &response)));
+  TANDEM_RETURN_IF_ERROR(FromCall(
+      "ReadTensor", deadline.Explain(calls_->stub->ReadTensor(&context, request, &response))));
   return std::move(*response.mutable_data());
 }
 

@@ -6,8 +6,6 @@
 #include <span>
 #include <utility>
 
-#include <absl/time/clock.h>
-
 #include "common/base/clock.h"
 #include "common/base/numeric.h"
 #include "common/base/status.h"
@@ -104,7 +102,7 @@ UpdateEnd PublishTransaction::Unanswered() const {
   // No slots were passed, so at most persistent ones are open.
   if (!link_.socket.valid()) return slots_->persistent() ? UpdateEnd::kUnknown : UpdateEnd::kGone;
   Clock& clock = RealClock();
-  const absl::Time deadline = clock.Now() + std::min(kProcessExitTime, link_.timeout);
+  const Instant deadline = clock.Now() + std::min(kProcessExitTime, link_.timeout);
   while (slots_->must_be_closed() && !link_.closed() && clock.Now() < deadline) {
     clock.Sleep(absl::Milliseconds(1));
   }
@@ -238,9 +236,8 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
                                                        UpdateScope scope) {
   PublishReport report;
   report.version = version;
-  const absl::Time start = absl::Now();
-  // Larger than in any earlier update, also of an earlier process.
-  generation_ = std::max(generation_ + 1, absl::ToUnixMicros(start));
+  const Instant start = RealClock().Now();
+  ++generation_;
   const Manifest manifest = ManifestOf(*layout_, scope);
   // The plan, or the error, is the same on every rank, whether it publishes or not.
   TANDEM_ASSIGN_OR_RETURN(std::vector<Bucket> buckets, Plan(manifest, source, &report));
@@ -276,7 +273,7 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
   if (slots_ != nullptr && slots_->bytes() > options_.keep_bytes) ReleaseSlots();
   TANDEM_RETURN_IF_ERROR(committed);
   digests_ = std::move(digests);
-  report.seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  report.seconds = absl::ToDoubleSeconds(RealClock().Now() - start);
   return report;
 }
 

@@ -145,6 +145,9 @@ class WeightSource {
   virtual const SharedTensors* shared() const { return nullptr; }
 };
 
+// More than a group of trainers ever publishes before it is formed anew.
+inline constexpr int64_t kUpdatesPerGroup = int64_t{1} << 32;
+
 struct PublishOptions {
   int64_t slot_bytes = 4 << 20;  // weight_sync.bucket_mb
   int slots = 2;                 // weight_sync.slots
@@ -154,6 +157,9 @@ struct PublishOptions {
   // Bytes of a bucket without slots: it needs no memory, but every bucket is an RPC.
   int64_t direct_bytes = 256 << 20;
   WeightTransport* transport = HostTransport();  // outlives the publisher
+  // Of the trainers' group: updates of a later group have higher generations, also where their
+  // trainer is a new process.
+  int64_t group_generation = 0;
 };
 
 struct PublishReport {
@@ -177,7 +183,9 @@ struct PublishReport {
 class WeightPublisher {
  public:
   WeightPublisher(const WeightLayout* layout, PublishOptions options)
-      : layout_(layout), options_(options) {}
+      : layout_(layout),
+        options_(options),
+        generation_(options.group_generation * kUpdatesPerGroup) {}
 
   // Publishes `version` from `source` to `client`; with a null client only gathers, as a rank that
   // publishes nothing must. All rows of a source whose tensors are not shared are gathered even
@@ -214,7 +222,7 @@ class WeightPublisher {
 
   const WeightLayout* const layout_;
   const PublishOptions options_;
-  int64_t generation_ = 0;
+  int64_t generation_;                 // of the last update
   std::unique_ptr<SlotMemory> slots_;  // kept between updates
   PeerConnection lasting_link_;        // of the last committed update with persistent slots
   // Slots that are no longer used but that the rollout may still have open. They are freed when it

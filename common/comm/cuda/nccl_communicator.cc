@@ -83,7 +83,7 @@ NcclCommunicator::~NcclCommunicator() {
     const absl::Status finalized = options_.nccl->Finalize(comm_);
     const auto ended = [&] { return options_.nccl->Ready(comm_); };
     const auto patient = [] { return absl::OkStatus(); };
-    const absl::Time deadline = options_.clock->Now() + kFarewell;
+    const Instant deadline = options_.clock->Now() + kFarewell;
     const bool ready = finalized.ok() && PollUntil(*options_.clock, deadline, ended, patient).ok();
     (void)(ready ? options_.nccl->Destroy(comm_) : options_.nccl->Abort(comm_));
   }

@@ -94,7 +94,7 @@ class NcclCommunicator final : public Communicator {
   NcclComm comm_ = nullptr;  // null before it is formed and after a failure
   const char* collective_ = "";
   uint64_t number_ = 0;  // of the collective
-  absl::Time deadline_;
+  Instant deadline_;
 };
 
 }  // namespace tandem

@@ -98,7 +98,7 @@ StagedCommunicator::~StagedCommunicator() {
 template <typename Done>
 absl::Status StagedCommunicator::WaitFor(const Done& done) {
   const auto look = [] { return absl::OkStatus(); };
-  const absl::Time deadline = options_.clock->Now() + options_.deadline;
+  const Instant deadline = options_.clock->Now() + options_.deadline;
   const absl::Status waited = PollUntil(*options_.clock, deadline, done, look);
   if (!absl::IsDeadlineExceeded(waited)) return waited;
   return MakeStatus(absl::StatusCode::kDeadlineExceeded,

@@ -125,7 +125,7 @@ absl::StatusOr<std::unique_ptr<CudaApi>> OpenCuda();
 // `look` (Status), whose error ends the wait too, and sleeps between 20 us and 1 ms before every
 // further one. DeadlineExceeded, to be told by the caller, at `deadline`.
 template <typename Done, typename Look>
-absl::Status PollUntil(Clock& clock, absl::Time deadline, const Done& done, const Look& look) {
+absl::Status PollUntil(Clock& clock, Instant deadline, const Done& done, const Look& look) {
   constexpr int kSpins = 100;
   for (int polls = 0;; ++polls) {
     TANDEM_ASSIGN_OR_RETURN(const bool ended, done());

@@ -111,7 +111,7 @@ absl::Status CudaRegion::Release() {
 
 absl::Status CudaRegion::CheckFree(int64_t free_before, int64_t released) const {
   const int64_t allowed = std::min(options_.others_bytes, released / 2);
-  const absl::Time deadline = options_.clock->Now() + options_.free_within;
+  const Instant deadline = options_.clock->Now() + options_.free_within;
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const int64_t free, context_->api().FreeBytes());
     const int64_t missing = free_before + released - free;

@@ -35,7 +35,7 @@ inline SharedMemoryGroupOptions GroupOptions(int rank, int world_size) {
 // knows how often it was looked at: a rank that waits for others looks again and again.
 class GroupClock : public FakeClock {
  public:
-  absl::Time Now() override {
+  Instant Now() override {
     ++looks_;
     return FakeClock::Now();
   }

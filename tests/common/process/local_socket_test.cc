@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "tests/support/patience.h"
 
 namespace tandem {
@@ -27,7 +28,7 @@ TEST_CASE("a descriptor crosses a socket with its message") {
   const int64_t sent = 42;
   REQUIRE(SendMessage(client->get(), &sent, sizeof(sent), file.get()).ok());
 
-  const absl::Time deadline = absl::Now() + testing::kPatience;
+  const Instant deadline = RealClock().Now() + testing::kPatience;
   auto server = AcceptLocal(listener->get(), deadline);
   REQUIRE(server.ok());
   int64_t received = 0;
@@ -49,12 +50,12 @@ TEST_CASE("a descriptor crosses a socket with its message") {
 TEST_CASE("waiting for a connection or a message ends at the deadline") {
   auto listener = ListenLocal(SocketPath());
   REQUIRE(listener.ok());
-  REQUIRE(AcceptLocal(listener->get(), absl::Now()).status().code() ==
+  REQUIRE(AcceptLocal(listener->get(), RealClock().Now()).status().code() ==
           absl::StatusCode::kDeadlineExceeded);
   auto client = ConnectLocal(SocketPath());
   REQUIRE(client.ok());
   char byte = 0;
-  REQUIRE(ReceiveMessage(client->get(), &byte, 1, absl::Now()).code() ==
+  REQUIRE(ReceiveMessage(client->get(), &byte, 1, RealClock().Now()).code() ==
           absl::StatusCode::kDeadlineExceeded);
   unlink(SocketPath().c_str());
 }
@@ -69,7 +70,7 @@ TEST_CASE("a process without a free descriptor is told so instead of trying for 
   none.rlim_cur = static_cast<rlim_t>(client->get()) + 1;
   REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
   const absl::Status status =
-      AcceptLocal(listener->get(), absl::Now() + testing::kPatience).status();
+      AcceptLocal(listener->get(), RealClock().Now() + testing::kPatience).status();
   REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
   REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
   unlink(SocketPath().c_str());

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/clock.h"
 #include "controller/store/run_store.h"
 #include "tests/support/text.h"
 
@@ -13,8 +14,9 @@ using tandem::testing::Has;
 
 class StillClock final : public Clock {
  public:
-  absl::Time now = absl::UnixEpoch();
-  absl::Time Now() override { return now; }
+  Instant now;
+  Instant Now() override { return now; }
+  absl::Time WallNow() override { return absl::UnixEpoch(); }
   void Sleep(absl::Duration duration) override { now += duration; }
 };
 

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <grpcpp/grpcpp.h>
 
+#include "common/base/clock.h"
 #include "common/net/server.h"
 #include "tandem/v1/reward.grpc.pb.h"
 
@@ -36,7 +37,8 @@ class LengthService final : public v1::RewardService::Service {
 
 class NoSleepClock final : public Clock {
  public:
-  absl::Time Now() override { return absl::UnixEpoch(); }
+  Instant Now() override { return Instant(); }
+  absl::Time WallNow() override { return absl::UnixEpoch(); }
   void Sleep(absl::Duration) override {}
 };
 

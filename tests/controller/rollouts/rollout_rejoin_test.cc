@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/clock.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/text.h"
 
@@ -99,7 +100,7 @@ TEST_CASE("A rollout that stays away is waited for once, in whatever phase it wa
     run.options.probe = true;
     run.clock.OnSleep([] {});
     run.journal.FailNext("rollout 1", phase.method, absl::UnavailableError("gone"), phase.after);
-    const absl::Time start = run.clock.Now();
+    const Instant start = run.clock.Now();
     const absl::Status status = run.Run();
     INFO(status.ToString());
     REQUIRE(absl::IsDeadlineExceeded(status));

@@ -128,7 +128,7 @@ TEST_CASE("A check alone syncs once, compares, reports and touches nothing else"
   FakeRun run(2, 3, {.when = When::kOff});
   run.Prepare(StartMode::kTrain);
   const StepContext parts = run.Parts();
-  Recovery recovery(parts, run.options, 100);
+  Recovery recovery(parts, run.options);
   REQUIRE(CheckOnly(parts, recovery, "", ReportOfCheck(run)).ok());
   REQUIRE(run.journal.Count("trainer 1 CheckWeights(/model)") == 1);
   for (const std::string& line : run.journal.Take()) {
@@ -211,7 +211,7 @@ TEST_CASE("A check alone that fails reports every rollout and is data loss",
   run.check = kOneWrong;
   run.Prepare(StartMode::kTrain);
   const StepContext parts = run.Parts();
-  Recovery recovery(parts, run.options, 100);
+  Recovery recovery(parts, run.options);
   const absl::Status status = CheckOnly(parts, recovery, "", ReportOfCheck(run));
   REQUIRE(absl::IsDataLoss(status));
   REQUIRE(Says(status, "rollout 0"));
@@ -231,7 +231,7 @@ TEST_CASE("A check alone does not wait for a replica that does not answer: it ha
   run.journal.FailNext("trainer 1", "CheckWeights", absl::UnavailableError("no answer"));
   run.Prepare(StartMode::kTrain);
   const StepContext parts = run.Parts();
-  Recovery recovery(parts, run.options, 100);
+  Recovery recovery(parts, run.options);
   std::ofstream(ReportOfCheck(run)) << "of an earlier check";
   REQUIRE(absl::IsUnavailable(CheckOnly(parts, recovery, "", ReportOfCheck(run))));
   REQUIRE(run.progress.messages.empty());

@@ -58,7 +58,7 @@ TEST_CASE("SqliteRunStore keeps what was recorded over a reopening", "[store]") 
     REQUIRE(store->RecordEvaluation({.step = 0, .prompts = 4, .metrics = {{"m", 0.5}}}).ok());
   }
   auto store = SqliteRunStore::Open(PathIn(dir)).value();
-  const auto steps = store->ListSteps(1, 0).value();
+  const auto steps = store->ListSteps(1, 0, 0).value();
   REQUIRE(steps.size() == 1);
   REQUIRE(steps[0].metrics.at("reward/mean") == 0.25);
   REQUIRE(std::isnan(steps[0].metrics.at("broken")));
@@ -98,9 +98,9 @@ TEST_CASE("Recording a step again replaces its rows", "[store]") {
               .ok());
   REQUIRE(store->RecordStep(MakeStepRecord(3, 0.9)).ok());
   REQUIRE(store->RecordSamples(3, {MakeSampleRecord(3, 1)}).ok());
-  REQUIRE(store->ListSteps(1, 0).value().size() == 1);
-  REQUIRE(store->ListSteps(1, 0).value()[0].metrics.at("reward/mean") == 0.9);
-  REQUIRE(store->ListSteps(1, 0).value()[0].phases.size() == 2);
+  REQUIRE(store->ListSteps(1, 0, 0).value().size() == 1);
+  REQUIRE(store->ListSteps(1, 0, 0).value()[0].metrics.at("reward/mean") == 0.9);
+  REQUIRE(store->ListSteps(1, 0, 0).value()[0].phases.size() == 2);
   REQUIRE(store->ListSamples(3, 10, 0).value().total == 1);
 }
 
@@ -109,8 +109,8 @@ TEST_CASE("ListSteps and ListSamples page", "[store]") {
   auto store = SqliteRunStore::Open(PathIn(dir)).value();
   for (int64_t step = 1; step <= 5; ++step)
     REQUIRE(store->RecordStep(MakeStepRecord(step, 0)).ok());
-  REQUIRE(store->ListSteps(2, 4).value().size() == 3);
-  REQUIRE(store->ListSteps(4, 0).value().back().step == 5);
+  REQUIRE(store->ListSteps(2, 4, 0).value().size() == 3);
+  REQUIRE(store->ListSteps(4, 0, 0).value().back().step == 5);
   REQUIRE(store
               ->RecordSamples(
                   1, {MakeSampleRecord(1, 1), MakeSampleRecord(1, 2), MakeSampleRecord(1, 3)})
@@ -130,7 +130,7 @@ TEST_CASE("TruncateAfter forgets what a resumed run will do again", "[store]") {
     REQUIRE(store->RecordEvaluation({.step = step}).ok());
   }
   REQUIRE(store->TruncateAfter(2).ok());
-  REQUIRE(store->ListSteps(1, 0).value().size() == 2);
+  REQUIRE(store->ListSteps(1, 0, 0).value().size() == 2);
   REQUIRE(store->ListSamples(3, 10, 0).value().total == 0);
   REQUIRE(store->ListEvaluations().value().size() == 2);
 }

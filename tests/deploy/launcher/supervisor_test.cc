@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include "common/base/clock.h"
+
 namespace tandem {
 namespace {
 
@@ -60,7 +62,7 @@ struct Fixture {
     for (const ProcessId& id : {kTrainer0, kTrainer1, kRollout0}) REQUIRE(Exit(id, 0).empty());
   }
 
-  absl::Time now = absl::FromUnixSeconds(1000);
+  Instant now = Instant(absl::Seconds(1000));
   Supervisor supervisor;
   std::string started;
 };
@@ -100,25 +102,67 @@ TEST_CASE("a worker that dies is restarted, a second time after a delay") {
   REQUIRE(f.Exit(kTrainer1, 75).empty());
   REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Seconds(1));
   REQUIRE(Text(f.supervisor.OnTick(f.supervisor.NextDeadline())) == "spawn trainer 1");
-  REQUIRE(f.supervisor.NextDeadline() == absl::InfiniteFuture());
+  REQUIRE(f.supervisor.NextDeadline() == Instant::InfiniteFuture());
 }
 
 TEST_CASE(
     "when restarts are spent everything stops, the controller first, and the error says why") {
   Fixture f({.pairs = 2, .max_restarts = 1});
   REQUIRE(f.Exit(kRollout0, 70) == "spawn rollout 0");
-  const Actions actions = f.supervisor.OnExit(kTrainer0, {.code = 69}, f.now);
+  const Actions actions = f.supervisor.OnExit(kRollout1, {.code = 69}, f.now);
   REQUIRE(Text(actions) == "terminate controller");
   REQUIRE(Said(actions) ==
-          "trainer 0 died: exit code 69, and all restarts are used (cluster.max_restarts = 1)\n");
+          "rollout 1 died: exit code 69, and all restarts of a rollout are used "
+          "(cluster.max_restarts = 1)\n");
   REQUIRE(f.Exit(kController, 0) ==
-          "terminate trainer 1, terminate rollout 0, terminate rollout 1");
+          "terminate trainer 0, terminate trainer 1, terminate rollout 0");
+  f.Exit(kTrainer0, 0);
   f.Exit(kTrainer1, 0);
-  f.Exit(kRollout0, 0);
-  const Actions last = f.supervisor.OnExit(kRollout1, {}, f.now);
+  const Actions last = f.supervisor.OnExit(kRollout0, {}, f.now);
   REQUIRE(Text(last) == "finish 70");
-  REQUIRE(last.back().text.find("all restarts are used (cluster.max_restarts = 1)") !=
+  REQUIRE(last.back().text.find("all restarts of a rollout are used (cluster.max_restarts = 1)") !=
           std::string::npos);
+}
+
+TEST_CASE("each role has restarts of its own, and gets them back after the window") {
+  Fixture f({.pairs = 2, .max_restarts = 1, .restart_window = absl::Hours(1)});
+  REQUIRE(f.Crash(kRollout0) == "spawn rollout 0");
+  REQUIRE(f.Crash(kTrainer0) == "spawn trainer 0");
+  REQUIRE(f.Crash(kController) == "spawn controller");
+  f.now += absl::Minutes(61);
+  const Actions actions = f.supervisor.OnExit(kRollout1, {.signal = SIGKILL}, f.now);
+  REQUIRE(Text(actions) == "spawn rollout 1");
+  REQUIRE(Said(actions) == "rollout 1 died: signal 9 (Killed); restart 1 of 1\n");
+  f.now += absl::Minutes(59);
+  REQUIRE(f.Crash(kRollout0) == "terminate controller");
+}
+
+TEST_CASE("a controller that falls silent is killed and restarted") {
+  Fixture f({.pairs = 1, .max_restarts = 2, .watchdog = absl::Seconds(120)});
+  // It may take its time to start: the watchdog begins with its first sign of life.
+  REQUIRE(f.supervisor.NextDeadline() == Instant::InfiniteFuture());
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Hours(1))).empty());
+  f.supervisor.OnAlive(f.now);
+  f.now += absl::Seconds(100);
+  f.supervisor.OnAlive(f.now);
+  REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Seconds(120));
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(119))).empty());
+  f.now += absl::Seconds(120);
+  const Actions actions = f.supervisor.OnTick(f.now);
+  REQUIRE(Text(actions) == "kill controller");
+  REQUIRE(Said(actions) ==
+          "The controller has given no sign of life for 2m (cluster.watchdog_seconds): killing "
+          "it\n");
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Hours(1))).empty());
+  REQUIRE(f.Crash(kController) == "spawn controller");
+  REQUIRE(f.supervisor.NextDeadline() == Instant::InfiniteFuture());
+}
+
+TEST_CASE("a controller that was asked to stop is not watched") {
+  Fixture f({.pairs = 1, .max_restarts = 2, .watchdog = absl::Seconds(1)});
+  f.supervisor.OnAlive(f.now);
+  f.supervisor.OnStopRequest(SIGINT, f.now);
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Minutes(1))).empty());
 }
 
 TEST_CASE("a controller that crashes or asks for it is restarted, workers stay") {

@@ -73,7 +73,7 @@ struct Rank {
 TEST_CASE("a device that does not get to a collective is named at the deadline") {
   Rank rank;
   rank.host->SetProgress(2, 1);  // rank 2's device waits in collective 1; rank 1's does not
-  const absl::Time before = rank.clock.Now();
+  const Instant before = rank.clock.Now();
   const absl::Status status = rank.Gather();
   INFO(status.ToString());
   REQUIRE(status.code() == absl::StatusCode::kDeadlineExceeded);
@@ -105,7 +105,7 @@ TEST_CASE("a hang that no device explains is said to be NCCL's") {
 TEST_CASE("a rank that is gone while the device waits ends the collective at once") {
   Rank rank;
   rank.clock.OnSleep([&rank] { rank.host->SetGone(2); });
-  const absl::Time before = rank.clock.Now();
+  const Instant before = rank.clock.Now();
   const absl::Status status = rank.Gather();
   REQUIRE(status.code() == absl::StatusCode::kUnavailable);
   REQUIRE(Says(status, "rank 2 is gone: rank 0 was waiting for it in AllGatherV"));

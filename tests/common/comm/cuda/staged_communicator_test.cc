@@ -63,7 +63,7 @@ TEST_CASE("a device that hangs ends a staged collective at the deadline") {
   REQUIRE(staged.ok());
   cuda.HoldEvents(true);
   char data = 1;
-  const absl::Time before = clock.Now();
+  const Instant before = clock.Now();
   const absl::Status status = (*staged)->Broadcast(&data, 1, 0);
   REQUIRE(status.code() == absl::StatusCode::kDeadlineExceeded);
   REQUIRE(Says(status, "its own device"));

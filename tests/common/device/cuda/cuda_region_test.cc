@@ -184,7 +184,7 @@ TEST_CASE("a release after which the device has no more free bytes than before i
   const auto weights = *CudaRegion::Reserve(rig.context.get(), "weights", 6 * kMiB, &rig.ledger);
   REQUIRE(weights->Map().ok());
   REQUIRE(rig.region->Map().ok());
-  const absl::Time start = rig.clock.Now();
+  const Instant start = rig.clock.Now();
   rig.cuda.HoldReleasedPages(64 * kMiB);
   const absl::Status status = rig.region->Release();
   REQUIRE(status.code() == absl::StatusCode::kFailedPrecondition);
