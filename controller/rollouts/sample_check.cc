@@ -55,7 +55,9 @@ absl::Status CheckTokens(const GroupRequest& request, const Sample& sample, int6
                     vocab_limit);
     }
     if (!sample.log_probs.empty() && !std::isfinite(sample.log_probs[i])) {
-      return Refuse(sample, "has log-prob {} at response token {}", sample.log_probs[i], i);
+      return Refuse(sample, "has a log-prob that is not finite ({}) at response token {}",
+                    sample.log_probs[i], i);
+    } at response token {}", sample.log_probs[i], i);
     }
     const int64_t version = sample.versions[i];
     const bool fits = fresh ? version == request.version : version <= request.version;

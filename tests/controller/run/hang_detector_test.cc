@@ -73,5 +73,17 @@ TEST_CASE("A worker that speaks again, or lives elsewhere, is left alone", "[han
   REQUIRE(f.Asked() == 0);
 }
 
+TEST_CASE("No change of the machine's date makes a worker hang, or hides one", "[hang]") {
+  for (const absl::Duration change : {absl::Hours(1), -absl::Hours(1)}) {
+    HangWatchFixture f;
+    f.Register(71);
+    f.clock.SetDate(change);
+    f.Pass(9);
+    REQUIRE(f.registry.Ready(kWatchedTrainer).has_value());
+    f.Pass(12);
+    REQUIRE(f.Asked() == 71);
+  }
+}
+
 }  // namespace
 }  // namespace tandem

@@ -1,6 +1,11 @@
 #include "controller/run/run_control.h"
 
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -103,6 +108,74 @@ TEST_CASE("RunControl runs jobs between steps, and refuses them after the end", 
   control.OnEnded(absl::OkStatus());
   REQUIRE(absl::IsUnavailable(control.BetweenSteps([] { return absl::OkStatus(); })));
   REQUIRE(absl::IsFailedPrecondition(control.Run("", 1).status()));
+}
+
+TEST_CASE("Users' calls that never end do not keep a run from training", "[run_control]") {
+  RunControl control(5, StartMode::kTrain);
+  control.OnStarted(0, 0);
+  // Each job asks for another one before it ends, as a user does that calls in a loop.
+  std::atomic<int> asked = 0, ran = 0;
+  std::vector<std::jthread> users;
+  std::mutex users_mutex;
+  const std::function<void()> ask = [&] {
+    ++asked;
+    const std::lock_guard lock(users_mutex);
+    users.emplace_back([&] {
+      (void)control.BetweenSteps([&] {
+        ++ran;
+        if (asked < 100) ask();
+        return absl::OkStatus();
+      });
+    });
+  };
+  ask();
+  for (int step = 1; step <= 3; ++step) {
+    REQUIRE(control.WaitForNext() == RunControl::Next::kStep);
+    control.OnStepDone(step, step);
+  }
+  REQUIRE(ran <= 3 * kJobsBetweenSteps);
+  control.OnEnded(absl::OkStatus());
+}
+
+TEST_CASE("A job whose caller has gone never runs", "[run_control]") {
+  RunControl control(5, StartMode::kPaused);
+  control.OnStarted(0, 0);
+  bool ran = false;
+  const absl::Status status = control.BetweenSteps(
+      [&] {
+        ran = true;
+        return absl::OkStatus();
+      },
+      [] { return true; });
+  REQUIRE(absl::IsCancelled(status));
+  control.StopAfterStep();
+  REQUIRE(control.WaitForNext() == RunControl::Next::kEnd);
+  REQUIRE_FALSE(ran);
+}
+
+TEST_CASE("RunControl forgets the oldest answers and finished operations", "[run_control]") {
+  RunControl control(1'000'000, StartMode::kPaused);
+  control.OnStarted(0, 0);
+  const auto first = control.Run("first", 1);
+  control.OnStepDone(1, 1);
+  for (size_t i = 0; i < kKeptAnswers; ++i) {
+    const auto steps = static_cast<int64_t>(i) + 1;
+    REQUIRE(control.Run("run " + std::to_string(i), 1).ok());
+    control.OnStepDone(steps + 1, steps + 1);
+  }
+  REQUIRE(absl::IsNotFound(control.WaitOperation(first->id, absl::ZeroDuration()).status()));
+  const auto last = control.Run("run " + std::to_string(kKeptAnswers - 1), 1);
+  REQUIRE(last->done);  // the same operation
+
+  const int64_t answered = control.Pause("first");
+  control.Resume();
+  for (size_t i = 0; i < kKeptAnswers; ++i) {
+    control.Pause("pause " + std::to_string(i));
+    control.Resume();
+  }
+  control.OnStepDone(2000, 2000);
+  REQUIRE(control.Pause("first") == 2000);
+  REQUIRE(answered < 2000);
 }
 
 TEST_CASE("RunControl ends operations with the run, and says why", "[run_control]") {
