@@ -147,6 +147,8 @@ int Run(const Flags& flags) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
+  // A reader of its output that goes away must not end the run.
+  std::signal(SIGPIPE, SIG_IGN);
   tandem::Flags flags;
   const int parsed = tandem::ParseFlags(argc, argv, &flags);
   if (parsed != tandem::kExitDone) return parsed < 0 ? tandem::kExitDone : parsed;

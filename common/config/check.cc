@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <absl/strings/numbers.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -181,6 +182,19 @@ void CheckOffload(const v1::Config& c, ConfigProblems& problems) {
       "masters are what the layers compute with");
 }
 
+void CheckListen(const std::string& listen, ConfigProblems& problems) {
+  if (listen.empty() || listen.rfind("unix:", 0) == 0) return;
+  const size_t colon = listen.rfind(':');
+  int port = -1;
+  const bool readable = colon != std::string::npos && colon > 0 &&
+                        absl::SimpleAtoi(listen.substr(colon + 1), &port) && port >= 0 &&
+                        port <= 65535;
+  problems.Require(readable, {"cluster.listen"},
+                   fmt::format("cluster.listen={} is neither unix:/path nor host:port with a port "
+                               "from 0 to 65535",
+                               listen));
+}
+
 void CheckCluster(const v1::Cluster& c, ConfigProblems& problems) {
   CheckPairs(c, problems);
   const int files = !c.tls().cert().empty() + !c.tls().key().empty() + !c.tls().ca().empty();
@@ -191,6 +205,7 @@ void CheckCluster(const v1::Cluster& c, ConfigProblems& problems) {
                    fmt::format("cluster.listen={} is reachable from other hosts and needs "
                                "cluster.tls; or listen on a unix socket or on 127.0.0.1",
                                c.listen()));
+  CheckListen(c.listen(), problems);
   problems.Require(c.heartbeat_timeout_seconds() >= 2 * c.heartbeat_seconds(),
                    {"cluster.heartbeat_timeout_seconds", "cluster.heartbeat_seconds"},
                    fmt::format("cluster.heartbeat_timeout_seconds {} must be at least twice "
@@ -213,7 +228,8 @@ void CheckFiles(const v1::Config& c, ConfigProblems& problems) {
       fmt::format("model.path {} is no model directory: it has no config.json", model));
   const auto check = [&](const std::string& key, const std::string& path) {
     problems.Require(path.empty() || fs::is_regular_file(path, error), {key},
-                     fmt::format("{}: {} does not exist", key, path));
+                     fmt::format("{}: {} {}", key, path,
+                                 fs::exists(path, error) ? "is no file" : "does not exist"));
   };
   for (const std::string& path : c.data().train_files()) check("data.train_files", path);
   for (const std::string& path : c.data().val_files()) check("data.val_files", path);

@@ -57,7 +57,9 @@ absl::StatusOr<YAML::Node> ReadYamlFile(const std::string& path) {
       hint = "; a relative path starts at the current directory, " +
              std::filesystem::current_path(error).string();
     }
-    return MakeStatus(absl::StatusCode::kNotFound, "config file {} does not exist{}", path, hint);
+    const bool exists = std::filesystem::exists(path, error);
+    return MakeStatus(absl::StatusCode::kNotFound, "config file {} {}{}", path,
+                      exists ? "is no regular file" : "does not exist", exists ? "" : hint);
   }
   try {
     return YAML::LoadFile(path);

@@ -1,6 +1,7 @@
 #include "common/net/worker_program.h"
 
 #include <CLI/CLI.hpp>
+#include <absl/strings/numbers.h>
 #include <fmt/format.h>
 
 #include "common/base/status.h"
@@ -10,6 +11,16 @@ namespace tandem {
 namespace {
 
 constexpr int kMaxRank = 4095;  // far above any run's; the controller checks the real limit
+
+// Empty, or what is wrong with a --device.
+std::string IsDevice(const std::string& device) {
+  const size_t colon = device.find(':');
+  const std::string kind = device.substr(0, colon);
+  int number = -1;
+  const bool readable = colon != std::string::npos && (kind == "cpu" || kind == "cuda") &&
+                        absl::SimpleAtoi(device.substr(colon + 1), &number) && number >= 0;
+  return readable ? "" : device + " is neither cpu:<number> nor cuda:<number>";
+}
 
 }  // namespace
 
@@ -24,11 +35,14 @@ int ParseWorkerFlags(
       ->required()
       ->check(CLI::Range(0, kMaxRank));
   app.add_option("--device", flags->device,
-                 "cpu:<number> or cuda:<number>, equal to its partner's; default: cpu:<rank>");
+                 "cpu:<number> or cuda:<number>, equal to its partner's; default: cpu:<rank>")
+      ->check(IsDevice);
   app.add_option("--listen", flags->listen,
                  "unix:/path or host:port; default: in the folder of the controller's socket");
   app.add_option("--join-timeout", flags->join_timeout_seconds,
-                 "seconds to wait for the controller");
+                 "seconds to wait for the controller")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--tls-cert", flags->security.cert,
                  "PEM certificate of this host, for mutual TLS");
   app.add_option("--tls-key", flags->security.key, "PEM private key of the certificate");

@@ -13,6 +13,7 @@
 #include "common/base/status.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
+#include "common/process/local_socket.h"
 #include "controller/cli/print_tables.h"
 
 namespace tandem {
@@ -22,18 +23,13 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSocketName = "controller.sock";
 
-struct NewestSocket {
-  fs::path path;
-  fs::file_time_type time = fs::file_time_type::min();
+// The sockets on which a controller listens; a process that was killed leaves one that nobody does.
+struct LiveSockets {
+  std::vector<std::string> paths;
 
   void Consider(const fs::path& run_dir) {
-    std::error_code error;
-    const fs::path socket = run_dir / kSocketName;
-    if (!fs::exists(socket, error)) return;
-    const auto written = fs::last_write_time(socket, error);
-    if (error || written < time) return;
-    path = socket;
-    time = written;
+    const std::string socket = fs::absolute(run_dir / kSocketName).string();
+    if (ConnectLocal(socket).ok()) paths.push_back(socket);
   }
 };
 
@@ -71,15 +67,20 @@ absl::StatusOr<std::string> FindController(const std::string& address,
                       socket.string(), WhatARunLeft(run_dir));
   }
   // Run directories are runs_root/PROJECT/EXPERIMENT, or directly below runs_root.
-  NewestSocket newest;
+  LiveSockets live;
   for (const auto& child : fs::directory_iterator(runs_root, error)) {
-    newest.Consider(child.path());
+    live.Consider(child.path());
     std::error_code no_directory;
     for (const auto& grandchild : fs::directory_iterator(child.path(), no_directory)) {
-      newest.Consider(grandchild.path());
+      live.Consider(grandchild.path());
     }
   }
-  if (!newest.path.empty()) return "unix:" + fs::absolute(newest.path).string();
+  if (live.paths.size() == 1) return "unix:" + live.paths.front();
+  if (!live.paths.empty()) {
+    std::sort(live.paths.begin(), live.paths.end());
+    return InvalidArgument("{} controllers run under {}/: name one with --run-dir: {}",
+                           live.paths.size(), runs_root, fmt::join(live.paths, ", "));
+  }
   return MakeStatus(absl::StatusCode::kNotFound,
                     "no running controller found under {}/: start one with ./deploy/launch.sh "
                     "CONFIG, or name it with --address or --run-dir",

@@ -146,16 +146,24 @@ class CommandLine {
     CLI::App* steps = Api(&app_, "steps", "metrics of finished steps", [this](ApiCommands& api) {
       return api.Steps(o_.first_step, o_.last_step);
     });
-    steps->add_option("--first", o_.first_step, "first step")->capture_default_str();
-    steps->add_option("--last", o_.last_step, "last step; 0: the newest")->capture_default_str();
+    steps->add_option("--first", o_.first_step, "first step")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    steps->add_option("--last", o_.last_step, "last step; 0: the newest")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     CLI::App* samples = Api(
         &app_, "samples", "prompts, responses and rewards of a step",
         [this](ApiCommands& api) { return api.Samples(o_.step, o_.limit, o_.offset, o_.width); });
     samples->add_option("--step", o_.step, "step; 0: the newest")
         ->check(IsStep)
         ->capture_default_str();
-    samples->add_option("--limit", o_.limit, "at most so many")->capture_default_str();
-    samples->add_option("--offset", o_.offset, "skip so many")->capture_default_str();
+    samples->add_option("--limit", o_.limit, "at most so many")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    samples->add_option("--offset", o_.offset, "skip so many")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     samples->add_option("--width", o_.width, "characters per text; 0: all")->capture_default_str();
     AddMemory();
   }
@@ -236,6 +244,7 @@ class CommandLine {
     generate->add_option("--temperature", o_.generate.temperature, "0: greedy")
         ->capture_default_str();
     generate->add_option("--max-tokens", o_.generate.max_tokens, "0: data.max_response_length")
+        ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     generate->add_option("--seed", o_.generate.seed, "of the sampling")->capture_default_str();
     CLI::App* evaluate =
@@ -249,7 +258,9 @@ class CommandLine {
     evaluate->add_option("--temperature", o_.eval_temperature, "with -n only; 0: greedy")
         ->capture_default_str()
         ->needs(n);
-    evaluate->add_option("--max-prompts", o_.max_prompts, "0: all")->capture_default_str();
+    evaluate->add_option("--max-prompts", o_.max_prompts, "0: all")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     CLI::App* check = Api(&app_, "check",
                           "compare the weights of rollouts and trainers; a difference ends the run",
                           [this](ApiCommands& api) { return api.Check(o_.hf_checkpoint); });

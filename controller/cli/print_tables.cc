@@ -105,7 +105,7 @@ std::string PauseText(const v1::GetStatusResponse& status) {
   if (status.state() == "finished" || status.state() == "failed") {
     return fmt::format("nothing to pause: the run has {}; {}\n", status.state(), done);
   }
-  if (!status.phase().empty()) {
+  if (status.state() != "paused" && !status.phase().empty()) {
     return fmt::format("pausing when the step in progress (phase {}) has ended; {}\n",
                        status.phase(), done);
   }

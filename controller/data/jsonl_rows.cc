@@ -95,9 +95,18 @@ absl::Status ReadReward(const Json& row, const std::string& column, DataRow& out
   return absl::OkStatus();
 }
 
+// The beginning of a line, with what a terminal would not show as it is replaced by '?'.
+std::string Printable(const std::string& line) {
+  std::string text = line.substr(0, 80);
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
+  }
+  return text;
+}
+
 absl::StatusOr<DataRow> ParseRow(const std::string& line, const ColumnNames& columns) {
   const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (row.is_discarded()) return InvalidArgument("the line is no JSON: {:.80}", line);
+  if (row.is_discarded()) return InvalidArgument("the line is no JSON: {}", Printable(line));
   if (!row.is_object())
     return InvalidArgument("the line is a JSON {}, not an object", TypeName(row));
   DataRow out;

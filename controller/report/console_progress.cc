@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "controller/report/format.h"
 #include "controller/report/generation_text.h"
@@ -68,7 +71,6 @@ std::string LogProbsText(const LogProbSummary& comparison, const StepRecord& ste
 
 void ConsoleProgress::OnRunStart(const RunInfo& info) {
   info_ = info;
-  started_ = options_.clock->Now();
   finished_ = info.first_step;
   Line(fmt::format("run {} in {}", info.run_id, info.run_dir));
   if (info.first_step > 0) {
@@ -94,6 +96,7 @@ void ConsoleProgress::OnLogProbs(int64_t, const LogProbSummary& comparison) {
 void ConsoleProgress::OnStep(const StepRecord& record) {
   finished_ = record.step;
   ++made_;
+  seconds_of_made_ += MetricOf(record, kStepSeconds);
   last_metrics_ = MetricsText(record);
   const std::string partial = PartialStepText(record);
   Line(fmt::format("step {}/{}  {}{}{}  {:.1f} s  ETA {}{}", record.step, info_.total_steps,
@@ -152,6 +155,27 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary) {
   std::fflush(options_.out);
 }
 
+namespace {
+
+// Of the terminal that `out` writes to; a number that cuts nothing where that is not known.
+int TerminalColumns(std::FILE* out) {
+  winsize size{};
+  const bool known = ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return known ? size.ws_col : std::numeric_limits<int>::max();
+}
+
+// The first `columns` characters of a text in UTF-8.
+std::string FirstColumns(const std::string& text, int columns) {
+  int seen = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool begins = (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80;
+    if (begins && ++seen > columns) return text.substr(0, i);
+  }
+  return text;
+}
+
+}  // namespace
+
 void ConsoleProgress::Line(const std::string& text) {
   ClearBar();
   std::fputs((text + "\n").c_str(), options_.out);
@@ -162,10 +186,11 @@ void ConsoleProgress::Line(const std::string& text) {
 void ConsoleProgress::DrawBar() {
   if (!options_.terminal || info_.total_steps == 0) return;
   ClearBar();
-  std::fputs(fmt::format("\r{} {}/{}  {}{}  {}  ETA {}", Bar(finished_, info_.total_steps),
-                         finished_, info_.total_steps, phase_, detail_, last_metrics_, Eta())
-                 .c_str(),
-             options_.out);
+  const std::string bar =
+      fmt::format("{} {}/{}  {}{}  {}  ETA {}", Bar(finished_, info_.total_steps), finished_,
+                  info_.total_steps, phase_, detail_, last_metrics_, Eta());
+  // A bar of two rows could not be drawn over.
+  std::fputs(("\r" + FirstColumns(bar, TerminalColumns(options_.out) - 1)).c_str(), options_.out);
   std::fflush(options_.out);
   bar_drawn_ = true;
 }
@@ -178,9 +203,8 @@ void ConsoleProgress::ClearBar() {
 
 std::string ConsoleProgress::Eta() const {
   if (made_ == 0) return "-";
-  const double elapsed = absl::ToDoubleSeconds(options_.clock->Now() - started_);
   const auto left = static_cast<double>(info_.total_steps - finished_);
-  return FormatSeconds(elapsed / static_cast<double>(made_) * std::max(left, 0.0));
+  return FormatSeconds(seconds_of_made_ / static_cast<double>(made_) * std::max(left, 0.0));
 }
 
 }  // namespace tandem

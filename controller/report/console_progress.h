@@ -5,7 +5,6 @@
 #include <functional>
 #include <string>
 
-#include "common/base/clock.h"
 #include "controller/store/progress.h"
 
 namespace tandem {
@@ -13,7 +12,6 @@ namespace tandem {
 struct ConsoleOptions {
   std::FILE* out = stdout;
   bool terminal = false;  // redraw the bar in place
-  Clock* clock = &RealClock();
 };
 
 // Not thread-safe: called by the train loop's thread.
@@ -39,11 +37,11 @@ class ConsoleProgress final : public ProgressSink {
 
   ConsoleOptions options_;
   RunInfo info_;
-  Instant started_;
   std::string phase_, detail_, last_metrics_;
   LogProbSummary log_probs_;  // of the step in progress
   int64_t finished_ = 0;      // newest finished step of the run
   int64_t made_ = 0;          // steps of this process, repeated ones included
+  double seconds_of_made_ = 0;
   bool bar_drawn_ = false;
 };
 

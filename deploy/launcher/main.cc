@@ -2,6 +2,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -35,7 +36,7 @@ struct Flags {
 };
 
 int Fail(FailedAt stage, const absl::Status& status) {
-  fmt::print(stderr, "{}\n", std::string(status.message()));
+  std::fputs((std::string(status.message()) + "\n").c_str(), stderr);
   return ExitCodeAt(stage, status);
 }
 
@@ -62,7 +63,7 @@ int Launch(const Flags& flags) {
   const absl::Status checked =
       CheckConfig(*loaded, std::array<ConfigCheck, 2>{CheckAdvantageEstimator, CheckReward});
   if (!flags.dry_run) {  // a dry run is the controller's, which prints them
-    for (const std::string& notice : loaded->notices) fmt::print(stderr, "note: {}\n", notice);
+    for (const std::string& notice : loaded->notices) std::fputs(("note: " + notice + "\n").c_str(), stderr);
   }
   const v1::Config& config = loaded->config;
   if (!checked.ok()) return Fail(FailedAt::kConfig, checked);
@@ -70,6 +71,13 @@ int Launch(const Flags& flags) {
   const auto model = CheckModel(config.model().path(), config.rollout().max_model_len());
   if (!model.ok()) return Fail(FailedAt::kInputs, model.status());
   if (flags.dry_run) return DryRun(flags);
+  if (config.cluster().listen().ends_with(":0")) {
+    return Fail(FailedAt::kConfig,
+                InvalidArgument("cluster.listen={}: the launcher must tell the workers the "
+                                "controller's port, so name one, or leave the key out for a socket "
+                                "in the run directory; port 0 is for a controller started by hand",
+                                config.cluster().listen()));
+  }
   const std::string run_dir = config.cluster().run_dir();
   const absl::Status folders = MakeFolder(run_dir + "/logs");
   if (!folders.ok()) return Fail(FailedAt::kInputs, Annotate(folders, "cluster.run_dir"));
@@ -102,6 +110,8 @@ int Launch(const Flags& flags) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
+  // A reader of its output that goes away must not end the run.
+  std::signal(SIGPIPE, SIG_IGN);
   tandem::BlockSignals();
   tandem::Flags flags;
   std::error_code error;
@@ -113,9 +123,11 @@ int main(int argc, char** argv) {
                  "key=value, any number, before or after --config; --set itself may be omitted");
   app.add_option("--bin-dir", flags.bin_dir, "where tandem-controller and the workers are");
   app.add_option("--grace", flags.grace_seconds, "seconds from asking to stop to killing")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--stop-grace", flags.stop_grace_seconds,
                  "seconds that a controller has after Ctrl-C to finish a call and save")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_flag("--dry-run", flags.dry_run,
                "check config, model, data and run directory, plan the memory, and start nothing");

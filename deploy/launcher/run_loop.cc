@@ -22,14 +22,15 @@ sigset_t HandledSignals() {
   return set;
 }
 
-void Print(const std::string& text) { fmt::print(stderr, "launcher: {}\n", text); }
+// Goes on where nobody reads any more: fmt::print would throw.
+void Print(const std::string& text) { std::fputs(("launcher: " + text + "\n").c_str(), stderr); }
 
 void PrintSay(const Action& action, const ProcessTable& table) {
   Print(action.text);
   if (!action.blame) return;
   const std::string path = LogPath(table.plan(), action.id);
   const std::string last = table.LastLogLines(action.id, kBlameLines);
-  if (!last.empty()) fmt::print(stderr, "---- last lines of {}\n{}----\n", path, last);
+  if (!last.empty()) std::fputs(fmt::format("---- last lines of {}\n{}----\n", path, last).c_str(), stderr);
 }
 
 class RunLoop {

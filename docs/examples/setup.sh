@@ -4,6 +4,8 @@
 # Exit code 69: pip could not install grpcio.
 source "$(dirname "${BASH_SOURCE[0]}")/../../deploy/common.sh"
 
+usage_if_asked "$@"
+
 EXAMPLES="$ROOT/.deps/examples"
 STUBS="$EXAMPLES/stubs"
 

@@ -1,28 +1,35 @@
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include <catch2/catch.hpp>
 
+#include "common/process/local_socket.h"
 #include "controller/cli/api_commands.h"
 #include "tests/support/temp_dir.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 namespace fs = std::filesystem;
 
-TEST_CASE("FindController prefers address, then run directory, then the newest run", "[ctl]") {
+TEST_CASE("FindController prefers address, then run directory, then the run that is alive",
+          "[ctl]") {
   const testing::TempDir dir;
-  for (const char* run : {"old", "project/new"}) {
-    fs::create_directories(dir.path() / run);
-    std::ofstream(dir.path() / run / "controller.sock") << "";
-  }
-  const auto now = fs::file_time_type::clock::now();
-  fs::last_write_time(dir.path() / "old" / "controller.sock", now - std::chrono::hours(1));
-  fs::last_write_time(dir.path() / "project/new" / "controller.sock", now);
+  for (const char* run : {"dead", "old", "project/new"}) fs::create_directories(dir.path() / run);
   const std::string root = dir.path().string();
+  std::ofstream(root + "/dead/controller.sock") << "";  // what a killed controller leaves
+  std::optional<UniqueFd> live = ListenLocal(root + "/project/new/controller.sock").value();
   REQUIRE(FindController("127.0.0.1:7", "x", root).value() == "127.0.0.1:7");
-  REQUIRE(FindController("", root + "/old", root).value() ==
-          "unix:" + root + "/old/controller.sock");
+  REQUIRE(FindController("", root + "/dead", root).value() ==
+          "unix:" + root + "/dead/controller.sock");
   REQUIRE(FindController("", "", root).value() == "unix:" + root + "/project/new/controller.sock");
+  const UniqueFd second = ListenLocal(root + "/old/controller.sock").value();
+  const absl::Status which = FindController("", "", root).status();
+  REQUIRE(absl::IsInvalidArgument(which));
+  REQUIRE(which.message() == "2 controllers run under " + root + "/: name one with --run-dir: " +
+                                 root + "/old/controller.sock, " + root +
+                                 "/project/new/controller.sock");
+  live.reset();
+  REQUIRE(FindController("", "", root).value() == "unix:" + root + "/old/controller.sock");
 }
 
 TEST_CASE("FindController says what it looked for", "[ctl]") {
