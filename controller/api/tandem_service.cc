@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "common/net/grpc_status.h"
 #include "common/net/worker_codec.h"
+#include "controller/run/evaluation.h"
 
 namespace tandem {
 namespace {
@@ -275,7 +276,7 @@ grpc::Status TandemService::Generate(grpc::ServerContext*,
   if (!group.ok()) return ToGrpcStatus(group.status());
   std::map<uint64_t, Sample> samples;
   const absl::Status status = parts_.control.BetweenSteps([&]() -> absl::Status {
-    const int64_t version = parts_.loop.position().version;
+    const int64_t version = parts_.position.version;
     response->set_version(version);
     group->version = version;
     return parts_.run.fleet.Generate({*group}, version,
@@ -320,7 +321,10 @@ grpc::Status TandemService::Evaluate(grpc::ServerContext*,
                         request->temperature()));
   }
   const absl::Status status = parts_.control.BetweenSteps([&]() -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const EvaluationRecord record, parts_.loop.EvaluateNow(evaluation));
+    evaluation.step = parts_.position.finished_steps;
+    evaluation.version = parts_.position.version;
+    TANDEM_ASSIGN_OR_RETURN(const EvaluationRecord record,
+                            tandem::Evaluate(parts_.run, evaluation));
     for (const auto& [name, value] : record.metrics) (*response->mutable_metrics())[name] = value;
     response->set_prompts(record.prompts);
     response->set_version(record.version);

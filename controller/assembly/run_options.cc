@@ -56,6 +56,14 @@ int64_t TotalSteps(const v1::Config& config, int64_t train_rows) {
 
 }  // namespace
 
+absl::StatusOr<TrainOptions> CheckedTrainOptions(const v1::Config& config,
+                                                 const RunInputs& inputs) {
+  TrainOptions train =
+      MakeTrainOptions(config, inputs.tokenizer->eos_token_ids(), inputs.prompts->size());
+  TANDEM_RETURN_IF_ERROR(CheckEpochs(config, train.total_steps, inputs.prompts->size()));
+  return train;
+}
+
 TrainOptions MakeTrainOptions(const v1::Config& config,
                               const std::vector<int32_t>& eos_ids,
                               int64_t train_rows) {
@@ -179,7 +187,7 @@ CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync) {
   using When = CheckPolicy::When;
   constexpr std::string_view kEvery = "every ";
   const std::string_view text = sync.check();
-  if (text == "off" || sync.check_only()) return {.when = When::kOff};
+  if (text == "off") return {.when = When::kOff};
   if (text == "always") return {.when = When::kAlways};
   if (!text.starts_with(kEvery)) return {.when = When::kFirst};
   CheckPolicy policy{.when = When::kEvery};

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 #include "common/base/build_info.h"
 #include "common/config/config.h"
 #include "common/model_spec/model_spec.h"
 #include "common/net/channel.h"
+#include "controller/assembly/run_inputs.h"
 #include "controller/plan/memory_plan.h"
 #include "controller/rollouts/parity_probe.h"
 #include "controller/rollouts/weight_reference.h"
@@ -19,6 +21,9 @@
 #include "controller/workers/worker_registry.h"
 
 namespace tandem {
+
+// The options of a run with these inputs. Errors as CheckEpochs.
+absl::StatusOr<TrainOptions> CheckedTrainOptions(const v1::Config& config, const RunInputs& inputs);
 
 // `eos_ids`: tokens that end a response. `train_rows`: prompts after filtering, which determine the
 // length of the run where the configuration does not set it.
@@ -47,7 +52,7 @@ ParityProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limi
 // The values of rollout.free_cache_engine and rollout.sleep_level that the plan has decided on.
 SleepMode SleepModeOf(const MemoryPlan& plan);
 
-// weight_sync.check; off with weight_sync.check_only, which makes its own check after the sync.
+// weight_sync.check: which syncs of a training run are checked.
 CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync);
 // What checks compare with, for full training or for LoRA.
 std::unique_ptr<WeightReference> MakeWeightReference(const v1::Config& config);

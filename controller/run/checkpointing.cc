@@ -59,8 +59,11 @@ absl::Status TrainLoop::Rewind(int64_t step) {
 absl::Status TrainLoop::EvaluateAndRecord() {
   if (context_.validation.empty()) return absl::OkStatus();
   FaultPoint("evaluate");
-  const absl::StatusOr<EvaluationRecord> record = EvaluateNow(
-      {.samples = options_.validation_samples, .sampling = options_.validation_sampling});
+  const absl::StatusOr<EvaluationRecord> record =
+      Evaluate(context_, {.step = position_.finished_steps,
+                          .version = position_.version,
+                          .samples = options_.validation_samples,
+                          .sampling = options_.validation_sampling});
   if (absl::IsCancelled(record.status()) && control_.stop_now()) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(record.status());
   TANDEM_RETURN_IF_ERROR(context_.store.RecordEvaluation(*record));
@@ -69,12 +72,6 @@ absl::Status TrainLoop::EvaluateAndRecord() {
   context_.tracker.Log(record->step, record->metrics);
   context_.progress.OnEvaluation(*record);
   return absl::OkStatus();
-}
-
-absl::StatusOr<EvaluationRecord> TrainLoop::EvaluateNow(EvaluationRequest request) {
-  request.step = position_.finished_steps;
-  request.version = position_.version;
-  return Evaluate(context_, request);
 }
 
 absl::Status TrainLoop::RestoreLength(const std::string& checkpoint) {

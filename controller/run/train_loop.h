@@ -55,7 +55,6 @@ class TrainLoop {
   bool complete() const;
   // The current number of steps of the run: a time limit may have reduced it.
   int64_t total_steps() const { return length_.total_steps(); }
-  absl::StatusOr<EvaluationRecord> EvaluateNow(EvaluationRequest request);
 
  private:
   absl::Status Train();

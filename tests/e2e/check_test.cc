@@ -74,6 +74,8 @@ TEST_CASE("W1: a check alone proves the start, leaves nothing, and tells which t
                                   "0 mismatched"));
     }
     REQUIRE(Has(ended.said, "weights agree"));
+    // The check follows the sync, which makes none of its own.
+    REQUIRE_FALSE(Has(ended.said, "tensors equal"));
     REQUIRE(Left(rig).empty());
     const auto report = ReportOf(rig);
     REQUIRE(report.at("ok") == true);

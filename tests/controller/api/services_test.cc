@@ -220,7 +220,7 @@ TEST_CASE("TandemService drives a run over the API", "[services]") {
   const StepContext parts = run.Parts();
   const ProgressRelay relay({});
   TandemService service({.control = *run.control,
-                         .loop = *run.loop,
+                         .position = run.loop->position(),
                          .run = parts,
                          .options = run.options,
                          .registry = run.registry,
@@ -335,7 +335,7 @@ TEST_CASE("A difference that a user's check finds is in the reply and ends the r
   const StepContext parts = run.Parts();
   const ProgressRelay relay({});
   TandemService service({.control = *run.control,
-                         .loop = *run.loop,
+                         .position = run.loop->position(),
                          .run = parts,
                          .options = run.options,
                          .registry = run.registry,
