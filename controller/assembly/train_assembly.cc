@@ -12,6 +12,8 @@
 #include "controller/assembly/run_inputs.h"
 #include "controller/assembly/run_options.h"
 #include "controller/assembly/run_outputs.h"
+#include "controller/generation/generation_mode.h"
+#include "controller/generation/overlapped_rounds.h"
 #include "controller/generation/round_generation.h"
 #include "controller/generation/whole_generation.h"
 #include "controller/run/placement.h"
@@ -39,6 +41,7 @@ class TrainAssembly final : public Assembly {
 
  private:
   RunModes MakeModes(const StepContext& context);
+  std::unique_ptr<GenerationMode> MakeGeneration(const StepContext& context);
   RunInfo MakeRunInfo() const;
   absl::Status TrainAndRecord(TrainLoop& loop, const StepContext& context);
 
@@ -50,14 +53,17 @@ class TrainAssembly final : public Assembly {
 
 RunModes TrainAssembly::MakeModes(const StepContext& context) {
   const TrainOptions& options = core_->options();
-  RunModes modes{.placement = std::make_unique<ColocatedPlacement>(context, options)};
-  if (round_runner_ != nullptr) {
-    modes.generation =
-        std::make_unique<RoundGeneration>(context, options, std::move(round_runner_));
-  } else {
-    modes.generation = std::make_unique<WholeGeneration>(context, options);
+  return {.generation = MakeGeneration(context),
+          .placement = std::make_unique<ColocatedPlacement>(context, options)};
+}
+
+std::unique_ptr<GenerationMode> TrainAssembly::MakeGeneration(const StepContext& context) {
+  const TrainOptions& options = core_->options();
+  if (!options.partial.enabled) return std::make_unique<WholeGeneration>(context, options);
+  if (options.partial.overlap) {
+    return std::make_unique<OverlappedRounds>(context, options, std::move(round_runner_));
   }
-  return modes;
+  return std::make_unique<RoundGeneration>(context, options, std::move(round_runner_));
 }
 
 RunInfo TrainAssembly::MakeRunInfo() const {

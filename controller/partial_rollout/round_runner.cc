@@ -26,13 +26,10 @@ std::string KeysThatEndRounds(const PartialOptions& options) {
 
 }  // namespace
 
-absl::Status RoundRunner::TopUpPrompts(int64_t training, const Draw& draw) {
+absl::Status RoundRunner::TopUpPrompts(int64_t admitted, const Draw& draw) {
   const BufferCounts counts = buffer_->Counts();
-  int64_t fresh = options_.FreshPrompts(counts.unfinished_groups(), counts.complete);
-  if (options_.overlap) {
-    const StalenessLimit limit(options_.train_batch_size, options_.max_staleness);
-    fresh = std::min(fresh, limit.MayAdmit(counts.groups, training));
-  }
+  const int64_t fresh =
+      std::min(admitted, options_.FreshPrompts(counts.unfinished_groups(), counts.complete));
   if (fresh <= 0) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, draw(fresh));
   return buffer_->Add(prompts);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "controller/generation/overlapped_rounds.h"
 #include "controller/generation/round_generation.h"
 #include "controller/generation/whole_generation.h"
 #include "controller/run/train_loop.h"
@@ -215,10 +216,12 @@ class FakeRun {
                                         .vocab_limit = 100,
                                         .samples_per_prompt = options.samples_per_prompt,
                                         .sampling = options.sampling});
-    return std::make_unique<RoundGeneration>(
-        *parts, options,
-        std::make_unique<RoundRunner>(options.partial, std::move(buffer), std::move(journal),
-                                      clock));
+    auto runner = std::make_unique<RoundRunner>(options.partial, std::move(buffer),
+                                                std::move(journal), clock);
+    if (options.partial.overlap) {
+      return std::make_unique<OverlappedRounds>(*parts, options, std::move(runner));
+    }
+    return std::make_unique<RoundGeneration>(*parts, options, std::move(runner));
   }
 
   StepContext Parts() {

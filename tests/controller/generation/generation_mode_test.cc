@@ -117,6 +117,26 @@ TEST_CASE("a mode without a checkpoint begins empty, whatever it generated befor
   }
 }
 
+TEST_CASE("nothing runs in the background without overlap, nor in the last step with it",
+          "[generation]") {
+  const auto runs = [](bool rounds, bool overlap, bool last) {
+    ModeRun run(rounds);
+    run.options.partial.overlap = overlap;
+    run.mode = run.MakeGenerationMode();
+    StepBatch batch(1, run.pool, run.progress, run.clock);
+    batch.is_last = last;
+    REQUIRE(run.samples->BeginStep(1).ok());
+    REQUIRE(run.mode->Prepare(batch).ok());
+    REQUIRE(run.mode->Generate(batch, run.options.train_batch_size).ok());
+    run.mode->StartBackground(batch);
+    return run.mode->background_running();
+  };
+  REQUIRE_FALSE(runs(false, false, false));
+  REQUIRE_FALSE(runs(true, false, false));
+  REQUIRE_FALSE(runs(true, true, true));
+  REQUIRE(runs(true, true, false));
+}
+
 TEST_CASE("background generation ends with the step, whether it is kept or dropped",
           "[generation]") {
   for (const bool kept : {true, false}) {
