@@ -16,6 +16,7 @@
 #include "controller/rollouts/parity_probe.h"
 #include "controller/rollouts/rollout_fleet.h"
 #include "controller/rollouts/weight_sync.h"
+#include "controller/run/placement.h"
 #include "controller/run/resume_point.h"
 #include "controller/run/run_control.h"
 #include "controller/step/step_context.h"
@@ -62,7 +63,7 @@ class RunCore {
   const TrainOptions& options() const { return options_; }
   const WorkerRegistry& registry() const { return registry_; }
   RunControl& control() { return control_; }
-  ProgressSink& progress() { return progress_; }
+  Placement& placement() { return *placement_; }
   const std::string& run_id() const { return run_id_; }
   // JSON; complete when Serve calls `work`.
   const std::string& memory_plan() const { return memory_plan_; }
@@ -103,6 +104,7 @@ class RunCore {
   ConsoleProgress console_;
   ProgressRelay progress_;
   RestartBudget budget_;
+  const std::unique_ptr<Placement> placement_;
   WeightSync weights_;
   RolloutFleet fleet_;
 };

@@ -16,7 +16,6 @@
 #include "controller/generation/overlapped_rounds.h"
 #include "controller/generation/round_generation.h"
 #include "controller/generation/whole_generation.h"
-#include "controller/run/placement.h"
 #include "controller/run/resume_point.h"
 #include "controller/run/train_loop.h"
 #include "controller/store/checkpoint_index.h"
@@ -40,7 +39,6 @@ class TrainAssembly final : public Assembly {
   void StopNow() override { core_->control().StopNow(); }
 
  private:
-  RunModes MakeModes(const StepContext& context);
   std::unique_ptr<GenerationMode> MakeGeneration(const StepContext& context);
   RunInfo MakeRunInfo() const;
   absl::Status TrainAndRecord(TrainLoop& loop, const StepContext& context);
@@ -50,12 +48,6 @@ class TrainAssembly final : public Assembly {
   const ResumePoint start_;
   FailedAt failed_at_ = FailedAt::kRun;
 };
-
-RunModes TrainAssembly::MakeModes(const StepContext& context) {
-  const TrainOptions& options = core_->options();
-  return {.generation = MakeGeneration(context),
-          .placement = std::make_unique<ColocatedPlacement>(context, options)};
-}
 
 std::unique_ptr<GenerationMode> TrainAssembly::MakeGeneration(const StepContext& context) {
   const TrainOptions& options = core_->options();
@@ -116,8 +108,8 @@ absl::Status TrainAssembly::Run() {
   }
   const std::unique_ptr<Tracker> tracker = MakeTrackers(core_->config(), RealClock());
   const StepContext context = core_->MakeContext(*tracker);
-  TrainLoop loop(context, core_->options(), MakeModes(context), core_->control(),
-                 FirstGeneration());
+  RunModes modes{.generation = MakeGeneration(context), .placement = core_->placement()};
+  TrainLoop loop(context, core_->options(), std::move(modes), core_->control(), FirstGeneration());
   return core_->Serve(context, loop.position(), [&] { return TrainAndRecord(loop, context); });
 }
 

@@ -15,6 +15,7 @@
 
 #include "controller/rollouts/weight_reference.h"
 #include "controller/workers/rollout_calls.h"
+#include "controller/workers/sync_routes.h"
 #include "controller/workers/worker_pool.h"
 
 namespace tandem {
@@ -47,11 +48,17 @@ using Interrupted = std::function<bool()>;
 // Knows which incarnation of each rollout holds which version. Not thread-safe.
 class WeightSync {
  public:
+  // `routes`: of the placement, for all rollouts.
   WeightSync(WorkerPool& pool,
+             SyncRoutes routes,
              std::unique_ptr<WeightReference> reference,
              CheckPolicy check,
              ScrambleMode scramble = ScrambleMode::kOff)
-      : pool_(pool), reference_(std::move(reference)), check_(check), scramble_(scramble) {}
+      : pool_(pool),
+        routes_(std::move(routes)),
+        reference_(std::move(reference)),
+        check_(check),
+        scramble_(scramble) {}
 
   // What checks compare with.
   const WeightReference& reference() const { return *reference_; }
@@ -76,8 +83,8 @@ class WeightSync {
   // rank.
   absl::StatusOr<std::map<int, PhaseReport>> Wake(const Interrupted& interrupted = {});
 
-  // Compares the rollouts' weights with those of `reference_dir`: one result per rank, which
-  // Verdict evaluates. An error means that nothing is proven: a worker did not answer, or the
+  // Compares the rollouts' weights with those of `reference_dir`: one result per rollout, by rank,
+  // which Verdict evaluates. An error means that nothing is proven: a worker did not answer, or the
   // directory has no weights to compare with.
   absl::StatusOr<std::vector<WeightCheckResult>> Check(const std::string& reference_dir);
 
@@ -101,7 +108,8 @@ class WeightSync {
   using Targets = std::map<int, std::shared_ptr<RolloutClient>>;  // by rank
 
   bool CheckDue(int64_t version, const Targets& targets) const;
-  // Results by rank; empty ones for ranks that are not in `ranks`.
+  // Of the rollouts of `ranks`. Results by the trainers' ranks; empty ones of trainers that send to
+  // none of them.
   absl::StatusOr<std::vector<WeightCheckResult>> CheckOn(const std::vector<int>& ranks,
                                                          const std::string& reference_dir,
                                                          const Interrupted& interrupted = {});
@@ -112,14 +120,16 @@ class WeightSync {
   void AbortUpdates(const std::vector<int>& ranks);
 
   WorkerPool& pool_;
+  const SyncRoutes routes_;
   const std::unique_ptr<WeightReference> reference_;
   const CheckPolicy check_;
   const ScrambleMode scramble_;
+  // All maps are by the rollout's rank.
   std::map<int, int64_t> checked_;  // rank → incarnation
   std::map<int, int64_t> synced_;   // once at least: rank → incarnation
-  std::map<int, Held> held_;        // by rank
-  std::map<int, Held> pending_;     // published, not awake yet
-  std::map<int, int64_t> sent_;     // rank → newest version that a rollout of it woke with
+  std::map<int, Held> held_;
+  std::map<int, Held> pending_;  // published, not awake yet
+  std::map<int, int64_t> sent_;  // rank → newest version that a rollout of it woke with
   int64_t resent_ = 0;
 };
 

@@ -118,13 +118,13 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   TANDEM_RETURN_IF_ERROR(GenerateAndScore(batch));
   modes_.generation->StartBackground(batch);
   TANDEM_RETURN_IF_ERROR(
-      modes_.placement->BeforeTraining(batch, modes_.generation->background_running()));
+      modes_.placement.BeforeTraining(context_, batch, modes_.generation->background_running()));
   TANDEM_RETURN_IF_ERROR(weights_.CompareProbe(batch));
   TANDEM_RETURN_IF_ERROR(ComputeAllLogProbs(batch));
   TANDEM_RETURN_IF_ERROR(ComputeAllAdvantages(batch));
   TANDEM_RETURN_IF_ERROR(training_.Run(batch));
   const absl::Status ahead = modes_.generation->StopBackground(batch);
-  modes_.placement->BeforeSync(batch);
+  modes_.placement.BeforeSync(context_, batch);
   if (IsPeerFailure(ahead)) return ahead;
   const absl::Status synced = weights_.Publish(batch);
   // If a trainer was lost, the run goes back to a checkpoint. After any other failure the trainers

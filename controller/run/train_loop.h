@@ -27,7 +27,7 @@ namespace tandem {
 // The exchangeable parts of a run, chosen at assembly; never null.
 struct RunModes {
   std::unique_ptr<GenerationMode> generation;
-  std::unique_ptr<Placement> placement;
+  Placement& placement;  // must outlive the loop
 };
 
 // Runs on one thread, which is the only one that uses the context.

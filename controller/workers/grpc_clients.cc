@@ -284,7 +284,7 @@ class GrpcTrainerClient : public TrainerClient {
   absl::StatusOr<SyncReply> SyncWeights(const SyncCall& command) override {
     v1::SyncWeightsRequest request;
     request.set_version(command.version);
-    request.mutable_target_ranks()->Add(command.target_ranks.begin(), command.target_ranks.end());
+    request.mutable_target_ranks()->Add(command.senders.begin(), command.senders.end());
     request.set_rollout_address(command.rollout_address);
     request.set_rollout_incarnation(command.rollout_incarnation);
     request.set_scramble(command.scramble);

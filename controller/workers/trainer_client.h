@@ -71,8 +71,8 @@ enum class ScoredPolicy {
 
 struct SyncCall {
   int64_t version = 0;
-  std::vector<int> target_ranks;  // ranks whose rollouts receive the weights
-  std::string rollout_address;    // of this rank's rollout; empty: takes part in the gathers only
+  std::vector<int> senders;     // ranks of the trainers that send to a rollout
+  std::string rollout_address;  // that this trainer sends to; empty: takes part in the gathers only
   int64_t rollout_incarnation = 0;
   bool scramble = false;  // the rollout fills its weights with NaN first, to prove that all arrive
 };

@@ -165,7 +165,8 @@ class FakeRun {
       std::unique_ptr<WeightReference> reference = MakeFullWeightReference({.model_dir = "/model"}))
       : registry({.trainers = pairs, .rollouts = pairs}, clock),
         pool(registry, Factory(), pairs, clock),
-        weights(pool, std::move(reference), check_policy, scramble),
+        placement(pairs, options),
+        weights(pool, placement.Routes(), std::move(reference), check_policy, scramble),
         budget(max_restarts) {
     forward.compared_tokens = forward.identical_tokens = 16;
     clock.OnSleep([this] { RestartMissing(); });
@@ -200,8 +201,7 @@ class FakeRun {
     samples = *SampleStore::Open(dir.path() / "samples", 0);
     fleet = std::make_unique<RolloutFleet>(pool, weights, budget, progress, fleet_options);
     parts = std::make_unique<StepContext>(Parts());
-    RunModes modes{.generation = MakeGenerationMode(),
-                   .placement = std::make_unique<ColocatedPlacement>(*parts, options)};
+    RunModes modes{.generation = MakeGenerationMode(), .placement = placement};
     rounds = dynamic_cast<const RoundGeneration*>(modes.generation.get());
     control = std::make_unique<RunControl>(options.total_steps, start);
     loop = std::make_unique<TrainLoop>(*parts, options, std::move(modes), *control, 100);
@@ -272,6 +272,7 @@ class FakeRun {
   WorkerPool pool;
   ParityProbe probe{{.pairs = pool.pairs(), .vocab_limit = 100}};
   float probe_log_prob = -1.0f;  // what trainers make of the probe's first tokens
+  ColocatedPlacement placement;
   WeightSync weights;
   RestartBudget budget;
   FakePrompts prompts;
