@@ -35,12 +35,12 @@ struct SharedMemoryGroupOptions {
   absl::Duration deadline = absl::Seconds(600);  // of joining and of every call
   int64_t staging_bytes = 1 << 20;               // one of the two staging buffers of a rank
   const std::atomic<bool>* cancelled = nullptr;  // ends a pending Join when set
-  bool single_channel = false;                   // of NCCL, where it takes part: NcclOptions
-  // Of the deadline where this group waits; waits for devices have clocks of their own.
+  bool single_channel = false;                   // passed on to NCCL if it is used: NcclOptions
+  // Measures the deadline of this group's waits; waits for devices have clocks of their own.
   Clock* clock = &RealClock();
 };
 
-// Blocks until all ranks have joined; any start order. World 1 gives a SoloCommunicator.
+// Blocks until all ranks have joined, in any order. World size 1 gives a SoloCommunicator.
 // DeadlineExceeded names the ranks that did not come; Aborted: a newer generation has begun, or
 // cancelled; InvalidArgument: options differ between ranks.
 absl::StatusOr<std::unique_ptr<Communicator>> JoinSharedMemoryGroup(

@@ -123,7 +123,7 @@ struct Answer {
   int32_t world_size = 0;
 };
 
-// A wait ends soon enough to look at the deadline again.
+// Rendezvous waits in slices, so that it notices a cancellation or the deadline soon.
 absl::Time EndOfSlice(const SharedMemoryGroupOptions& options, absl::Time deadline) {
   return absl::Now() + std::min(deadline - options.clock->Now(), kRendezvousSlice);
 }
@@ -215,7 +215,7 @@ absl::StatusOr<GroupLink> Host(const SharedMemoryGroupOptions& options, absl::Ti
   return link;
 }
 
-// What a refusal means for the rank that got it; OK: try again.
+// The error that a refused rank returns; OK: it tries again.
 absl::Status Refusal(const SharedMemoryGroupOptions& options, const Answer& answer) {
   if (answer.verdict == Verdict::kOtherOptions) {
     return InvalidArgument(
@@ -228,7 +228,8 @@ absl::Status Refusal(const SharedMemoryGroupOptions& options, const Answer& answ
                       "rank {}: generation {} of the group is over, {} has begun", options.rank,
                       options.generation, answer.generation);
   }
-  return absl::OkStatus();  // an older group is still there, or our predecessor is
+  return absl::OkStatus();  // the socket still belongs to an older group, or to this rank's
+                            // predecessor
 }
 
 absl::StatusOr<GroupLink> Visit(const SharedMemoryGroupOptions& options, absl::Time deadline) {

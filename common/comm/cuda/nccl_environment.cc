@@ -12,8 +12,8 @@ struct Pin {
   const char* name;
   const char* value;
 };
-// NCCL chooses by size and machine otherwise, and the bits of a sum with it. A communicator's own
-// configuration has neither.
+// Otherwise NCCL chooses algorithm and protocol by size and machine, and the bits of a sum depend
+// on the choice. The configuration of a communicator has no field for either.
 constexpr Pin kPins[] = {{"NCCL_ALGO", "Ring"}, {"NCCL_PROTO", "Simple"}};
 
 bool Holds(const Pin& pin) {
