@@ -86,8 +86,8 @@ absl::Status CannotShare(const std::string& name, int64_t bytes, const std::stri
                     reason);
 }
 
-// Shared memory gets huge pages by order only, a range that has at least one page at a time. Best
-// effort: before Linux 6.1, or when memory is in pieces, pages stay small.
+// The kernel uses huge pages for shared memory only on request, and only for a range that has at
+// least one page. Best effort: before Linux 6.1, or if memory is fragmented, pages stay small.
 void AskForHugePages(int fd, int64_t bytes) {
   void* at = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) return;
@@ -113,7 +113,7 @@ absl::StatusOr<UniqueFd> CreateSharedMemory(const std::string& name,
   if (!fd.valid()) return Internal("memfd_create: {}", strerror(errno));
   if (ftruncate(fd.get(), bytes) != 0) return CannotShare(name, bytes, strerror(errno));
   if (huge_pages) AskForHugePages(fd.get(), bytes);
-  // Without this a page that the machine lacks would be SIGBUS at first touch.
+  // Allocates the pages now: a page that the machine lacks would raise SIGBUS at first touch.
   int result = 0;
   do {
     result = fallocate(fd.get(), 0, 0, bytes);

@@ -42,7 +42,7 @@ struct WorkerHealth {
   std::string numerics_class;  // empty until known
 };
 
-// What decides over the bits of a worker's results.
+// The kernels and choices that determine the bits of a worker's results.
 struct WorkerNumerics {
   std::string numerics_class;
   std::string kernel_set;

@@ -9,7 +9,8 @@
 namespace tandem {
 namespace {
 
-constexpr int kMaxRank = 4095;  // far above any run's; the controller checks the real limit
+constexpr int kMaxRank =
+    4095;  // far above the ranks of any run; the controller checks the real limit
 
 }  // namespace
 

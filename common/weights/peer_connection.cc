@@ -55,7 +55,7 @@ absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t generation,
     }
     SlotsMessage message;
     PassedSlots passed;
-    // A trainer sends right after connecting: no message means that it died, or is no trainer.
+    // A trainer sends right after it connects: a peer that sends nothing died or is no trainer.
     const absl::Time soon = std::min(deadline, absl::Now() + absl::Seconds(2));
     const int socket = connection->get();
     if (!ReceiveMessage(socket, &message, sizeof(message), soon, &passed.fd).ok()) continue;

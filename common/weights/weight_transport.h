@@ -55,23 +55,23 @@ class SlotMemory {
   const SlotShape& shape() const { return shape_; }
   int slots() const { return shape_.slots; }
   virtual std::byte* slot(int index) const = 0;
-  // Of slot(): kHost only if the device is no host (StorageOps).
+  // Where slot() is: kHost only if the device is not the host (StorageOps).
   virtual Location location() const { return Location::kDevice; }
-  // Memory held for the slots alone; 0 if they are the trainer's shard.
+  // Memory that is held only for the slots; 0 if they are the trainer's shard.
   virtual int64_t bytes() const = 0;
   // The consumer keeps it open from update to update, so the producer must not free it between two
   // of them. True at both ends.
   virtual bool persistent() const { return false; }
-  // Whether the producer may free it only after the consumer has closed it.
+  // Whether the consumer must close it before the producer may free it.
   virtual bool must_be_closed() const { return false; }
   virtual SlotHandle handle() const = 0;
 
-  // The producer's. Copy copies the trainer's rows to a place inside a slot; EndFill's `bytes` is
-  // the filled size of the slot.
+  // The producer's calls. Copy copies the trainer's rows into a slot; `bytes` of EndFill is how
+  // much of the slot is filled.
   virtual absl::Status BeginFill(int index, const PeerConnection& connection) = 0;
   virtual absl::Status Copy(std::byte* to, const void* rows, int64_t bytes) = 0;
   virtual absl::Status EndFill(int index, int64_t bytes) = 0;
-  // The consumer's.
+  // The consumer's calls.
   virtual absl::Status BeginRead(int index, const PeerConnection& connection) = 0;
   virtual absl::Status EndRead(int index) = 0;
 
@@ -96,7 +96,7 @@ struct PassedSlots {
   SlotShape shape;
 };
 
-// Not thread-safe, except that of HostTransport(). Outlives the slots it makes.
+// Not thread-safe, except the one of HostTransport(). Outlives the slots that it makes.
 class WeightTransport {
  public:
   virtual ~WeightTransport() = default;
@@ -106,11 +106,11 @@ class WeightTransport {
   virtual absl::StatusOr<std::unique_ptr<SlotMemory>> Create(const SlotShape& shape,
                                                              SlotLife life,
                                                              Ledger* ledger) = 0;
-  // Direct, over `shard`, which outlives it; only where can_share().
+  // Direct slots over `shard`, which outlives them; only if can_share().
   virtual absl::StatusOr<std::unique_ptr<SlotMemory>> Over(const ShardMemory& shard, int slots) = 0;
   virtual bool can_share() const = 0;
-  // Whether the rollout may turn out to be unable to open the slots: an update then tries that
-  // before it gathers any tensor.
+  // Whether the rollout may be unable to open the slots: an update then tries to open them before
+  // it gathers any tensor.
   virtual bool unproven() const = 0;
   // After an update that failed with `why` before a tensor was gathered: true if the next one will
   // use another kind of memory.
@@ -137,8 +137,9 @@ struct CudaTransportChoice {
   std::string why;   // a line for the log
 };
 
-// The same for workers on a GPU. `ipc`: whether the device's memory can be handed out, or why not.
-// FailedPrecondition: ipc is asked for and refused. InvalidArgument: no such transport.
+// The same for workers on a GPU. `ipc`: OK if the device's memory can be exported, otherwise why
+// not. FailedPrecondition: ipc is requested and refused. InvalidArgument: there is no such
+// transport.
 absl::StatusOr<CudaTransportChoice> ChooseCudaTransport(const std::string& key,
                                                         const absl::Status& ipc);
 

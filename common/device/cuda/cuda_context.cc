@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kLandingBytes = int64_t{64} << 10;
 
-// What is handed out where there is no memory: callers compute with addresses before they ask
-// whether to launch, which null would not bear.
+// The address that callers get when there is no memory: they compute with it before they check
+// launching(), which null would not allow.
 std::byte* Nowhere() {
   alignas(kUploadAlignment) static std::byte nowhere[kUploadAlignment];
   return nowhere;
@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<CudaContext>> CudaContext::Create(CudaApi* api, i
 }
 
 CudaContext::~CudaContext() {
-  late_reads_.clear();  // whoever wanted them is gone
+  late_reads_.clear();  // their targets may be gone
   Synchronize().IgnoreError();
   DropGraphs();
   for (Arena& arena : arenas_) Free(arena);
@@ -141,7 +141,7 @@ void CudaContext::EndUploads() {
 }
 
 void CudaContext::EndArenas(std::vector<Arena>& arenas) {
-  // Of several the last is the largest.
+  // The last arena is the largest.
   while (arenas.size() > 1) {
     Free(arenas.front());
     arenas.erase(arenas.begin());
@@ -170,7 +170,7 @@ const void* CudaContext::Upload(const void* host, int64_t bytes) {
   std::byte* const on_device = arena->device + arena->used;
   if (bytes > 0) {
     std::memcpy(arena->host + arena->used, host, static_cast<size_t>(bytes));
-    // A graph's arena goes over in one piece before the graph.
+    // The arena of a graph is copied as a whole before the graph is launched.
     if (mode_ == Mode::kEager) {
       Keep(api_->Copy(on_device, arena->host + arena->used, bytes, stream_));
     }

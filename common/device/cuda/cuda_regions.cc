@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// Between two looks at what the device says is free.
+// Interval at which the device's free bytes are checked.
 constexpr absl::Duration kLookAgain = absl::Milliseconds(10);
 
 }  // namespace
@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> CudaRegion::Reserve(CudaContext* c
 
 CudaRegion::~CudaRegion() {
   if (!chunks_.empty()) context_->api().Synchronize(context_->stream()).IgnoreError();
-  // Where the driver takes nothing back any more, the end of the process does it.
+  // If the driver fails here, the end of the process frees the pages.
   if (Drop().ok()) context_->api().FreeAddresses(data(), bytes()).IgnoreError();
   if (ledger_ != nullptr) ledger_->RemoveRegion(this);
 }
@@ -98,7 +98,7 @@ absl::Status CudaRegion::Drop() {
 absl::Status CudaRegion::Release() {
   if (chunks_.empty()) return absl::OkStatus();
   const std::string context = "memory region " + tag() + ": cannot be released";
-  // Pages are taken away at once, not in the order of a stream.
+  // Unmapping takes effect at once and not in stream order.
   TANDEM_RETURN_IF_ERROR(
       Annotate(context_->api().Synchronize(context_->stream()), context + ": work before it"));
   const absl::StatusOr<int64_t> free = context_->api().FreeBytes();
@@ -160,7 +160,7 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> PinnedRegion::Reserve(CudaContext*
   return std::unique_ptr<MemoryRegion>(new PinnedRegion(context, std::move(host)));
 }
 
-// The driver's hold on the pages ends before the pages do.
+// The pages must be unpinned before they are unmapped.
 PinnedRegion::~PinnedRegion() { Release().IgnoreError(); }
 
 absl::Status PinnedRegion::Map() {
@@ -192,8 +192,8 @@ absl::Status PinnedRegion::Release() {
 
 namespace {
 
-// A smaller allocation shares a block of this size with others, and its handle passes all of the
-// block on (CUDA programming guide, "Interprocess Communication").
+// A smaller allocation shares a block of this size with others, and its handle exports the whole
+// block (CUDA programming guide, "Interprocess Communication").
 constexpr int64_t kBlockBytes = int64_t{2} << 20;
 
 }  // namespace

@@ -59,7 +59,8 @@ class CudaStorageOps final : public StorageOps {
     return runs.Launch(*context_, WeightPassKind::kNan);
   }
 
-  // Every gap is digested as a tensor of zeros would be; one that differs is looked at.
+  // Digests every gap and compares it with the digest of zeros; reads a gap back only if they
+  // differ.
   absl::Status CheckPadding() override {
     for (size_t first = 0; first < gaps_.size(); first += static_cast<size_t>(sums_->pairs())) {
       const size_t last = std::min(gaps_.size(), first + static_cast<size_t>(sums_->pairs()));
@@ -98,7 +99,7 @@ class CudaStorageOps final : public StorageOps {
     return storage_ + layout_->group_offset(gap.layer) + gap.begin;
   }
 
-  // Of runs that each are a tensor of its own pair of sums.
+  // Each run counts as a tensor of its own, with its own pair of sums.
   absl::StatusOr<std::vector<Digest>> Digests(const WeightRuns& runs,
                                               const std::vector<int64_t>& bytes) {
     const auto pairs = static_cast<int64_t>(bytes.size());

@@ -42,8 +42,8 @@ absl::Status AwaitPartner(CudaApi& api,
 
 namespace {
 
-// A legacy handle opens the whole of the driver's allocation that an address lies in, and the
-// driver cuts smaller ones out of such blocks: slots share theirs with nothing.
+// A legacy handle opens the driver's whole allocation around an address, and the driver cuts
+// smaller allocations out of blocks of this size: slots take whole blocks, so that they share none.
 constexpr int64_t kExportedBytes = int64_t{2} << 20;
 
 class IpcSlots final : public SlotMemory {
@@ -76,7 +76,7 @@ class IpcSlots final : public SlotMemory {
     return Export(own_);
   }
 
-  // Once for the life of the mapping.
+  // Called once in the life of the mapping.
   absl::Status Export(std::byte* memory) {
     CudaApi& api = context_->api();
     data_ = memory;
@@ -140,7 +140,8 @@ class OpenedIpcSlots final : public SlotMemory {
  public:
   OpenedIpcSlots(CudaContext* context, std::shared_ptr<IpcMapping> mapping, const SlotShape& shape)
       : SlotMemory(shape), context_(context), mapping_(std::move(mapping)) {}
-  // An update that ended badly may have reads under way, and errors that are not the next one's.
+  // An update that failed may leave reads in progress, and errors that must not reach the next
+  // update.
   ~OpenedIpcSlots() override {
     const absl::Status status = context_->Synchronize();
     if (!status.ok()) LogWarn("after the end of a weight update: {}", status.ToString());
@@ -183,9 +184,9 @@ absl::Status CheckSameDevice(CudaContext& context, const std::string& uuid) {
                 : "this process does not see it (CUDA_VISIBLE_DEVICES)");
 }
 
-// What a handle that cannot be opened comes to. Drivers have many words for a system that does not
-// allow it (invalid value, invalid handle, map failed, not supported), so that only what is surely
-// something else stays what it is.
+// Converts the error of a handle that could not be opened. Drivers report a system that does not
+// allow it by many codes (invalid value, invalid handle, map failed, not supported), so every error
+// becomes Unimplemented unless it certainly has another cause.
 absl::Status Refused(CudaContext& context, const absl::Status& status) {
   if (absl::IsResourceExhausted(status)) {
     return Annotate(status, "opening the trainer's GPU memory");

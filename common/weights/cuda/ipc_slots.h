@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-// In the words of an error: "the rollout died before its GPU read slot 1".
+// The words of an error message: "the rollout died before its GPU read slot 1".
 struct PartnerWork {
   const char* partner;  // the process that does it
   std::string what;     // in the past tense

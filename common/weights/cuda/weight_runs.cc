@@ -40,7 +40,8 @@ void WeightRuns::Add(const void* from, void* to, int64_t bytes, int64_t offset, 
 absl::Status WeightRuns::Launch(CudaContext& context, WeightPassKind kind, DeviceSums* sums) const {
   if (runs_.empty()) return absl::OkStatus();
   const WeightRun* const runs = context.Upload(runs_);
-  if (context.failed()) return context.Synchronize();  // a kernel would go by whatever is there
+  if (context.failed())
+    return context.Synchronize();  // without the upload, a kernel would read undefined runs
   LaunchWeightPass(kind,
                    {.runs = runs,
                     .count = static_cast<int64_t>(runs_.size()),
