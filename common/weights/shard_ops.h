@@ -37,7 +37,7 @@ struct MasterRun {
 // (Device::ReserveHost). Results that are written to memory are stream-ordered; returned values are
 // ready. Elementwise results have the bits of the plain formula on every device; the order of a sum
 // depends on its counts alone. Not thread-safe: used by the engine thread. Errors are the device's:
-// on a CPU there are none. device's: on a CPU there are none.
+// on a CPU there are none.
 class ShardOps {
  public:
   virtual ~ShardOps() = default;

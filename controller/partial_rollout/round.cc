@@ -286,7 +286,10 @@ absl::Status Round::Put(const Sample& sample) {
 RoundCounts Round::Counts() const {
   RoundCounts counts;
   for (const auto& [number, group] : buffer_->state().groups) {
-    bool any = false, again[2] = {false, false};  // by whether final: a request each
+    bool any = false,
+         again[2] = {
+             false,
+             false};  // indexed by whether a sample is final: each kind is a request of its own
     for (const BufferedSample& sample : group.samples) {
       const auto found = samples_.find(sample.sample_id);
       if (found == samples_.end()) continue;

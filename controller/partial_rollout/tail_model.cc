@@ -93,12 +93,12 @@ int64_t Longest(const ReplayGroup& group) {
   return group.lengths.empty() ? 0 : *std::max_element(group.lengths.begin(), group.lengths.end());
 }
 
-// A group that a round issues. Each of its unfinished samples has `done` tokens: all went through
-// the same rounds.
+// A group that a round issues. Each of its unfinished samples has `done` tokens, as all went
+// through the same rounds.
 struct Issued {
   const ReplayGroup* group = nullptr;
   int64_t done = 0;
-  int64_t versions = 0;  // that its unfinished samples have tokens of, the round's included
+  int64_t versions = 0;  // whose tokens its unfinished samples have, including this round's
   int64_t last_version = -1;
 };
 
@@ -248,7 +248,7 @@ EngineCost FitEngineCost(const TailPass& pass) {
   const double by_tokens = std::max(0.0, sums.tokens_time / sums.tokens_tokens);
   const double product = sums.steps_steps * sums.tokens_tokens;
   const double determinant = product - sums.steps_tokens * sums.steps_tokens;
-  constexpr double kSingular = 1e-9;  // of the product: the arrivals are on one line
+  constexpr double kSingular = 1e-9;  // of the product: below it the arrivals are on one line
   if (!(determinant > kSingular * product)) return {.token = by_tokens};
   const EngineCost cost{
       .step = (sums.steps_time * sums.tokens_tokens - sums.tokens_time * sums.steps_tokens) /
@@ -256,7 +256,7 @@ EngineCost FitEngineCost(const TailPass& pass) {
       .token = (sums.tokens_time * sums.steps_steps - sums.steps_time * sums.steps_tokens) /
                determinant};
   if (cost.step >= 0 && cost.token >= 0) return cost;
-  // What a single factor takes off the sum of squares.
+  // How much each factor alone reduces the sum of squares.
   const double of_steps = sums.steps_time * sums.steps_time / sums.steps_steps;
   const double of_tokens = sums.tokens_time * sums.tokens_time / sums.tokens_tokens;
   if (of_steps > of_tokens) return {.step = std::max(0.0, sums.steps_time / sums.steps_steps)};

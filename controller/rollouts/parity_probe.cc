@@ -71,7 +71,7 @@ std::vector<GroupRequest> ParityProbe::Reissue(int rank) {
   std::vector<GroupRequest> groups;
   for (size_t p = 0; p < prompts_.size(); ++p) {
     const int incarnations = asked_[{rank, p}];
-    // What was not answered is issued again as it is.
+    // A request that was not answered is issued again unchanged.
     const bool answered = incarnations > 0 && results_.contains({rank, IdOf(p, incarnations - 1)});
     if (answered) groups.push_back(Ask(rank, p, incarnations));
   }

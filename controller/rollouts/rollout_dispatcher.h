@@ -71,7 +71,7 @@ struct DispatchResult {
 class RolloutDispatcher {
  public:
   struct Options {
-    int64_t max_in_flight_samples = 128;  // per replica; one group at least is always in flight
+    int64_t max_in_flight_samples = 128;  // per replica; at least one group is always in flight
     std::function<bool()> interrupted;    // polled between samples; empty: never
     // Polled between samples until it returns true once, which ends the round; empty: never.
     std::function<bool()> end_round;

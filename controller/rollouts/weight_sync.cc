@@ -84,7 +84,8 @@ absl::StatusOr<std::vector<SyncReply>> WeightSync::Send(int64_t version,
   };
   auto sent = CallAllTrainers<SyncReply>(pool_, send, interrupted);
   if (absl::IsDataLoss(sent.status())) {
-    // A digest differed: the rollout is empty now. Once may be bad luck, twice is a fault.
+    // A digest differed, and the rollout is empty now. One failure may be chance, a second one is a
+    // fault.
     LogError("{}; publishing once more", std::string(sent.status().message()));
     sent = CallAllTrainers<SyncReply>(pool_, send, interrupted);
   }

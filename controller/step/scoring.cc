@@ -26,7 +26,7 @@ RewardItem MakeRewardItem(const PromptCodec& text, const Prompt& prompt, const S
 
 namespace {
 
-constexpr size_t kChunk = 256;  // samples whose arrays are in memory at once
+constexpr size_t kChunk = 256;  // samples whose arrays are in memory at the same time
 
 SampleRecord MakeRecord(int64_t step, const SampleMeta& meta, RewardItem item, RewardScore score) {
   return {.sample_id = meta.sample_id,

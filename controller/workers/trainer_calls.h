@@ -46,7 +46,7 @@ inline int FailureSpecificity(const absl::Status& status) {
 // How often a caller that waits for workers asks whether it was interrupted.
 inline constexpr std::chrono::milliseconds kInterruptPoll{50};
 
-// How long the rank that failed may take to answer after another rank has noticed the failure.
+// How long a failed rank may take to answer after another rank has noticed its failure.
 inline constexpr std::chrono::seconds kRootCauseGrace{3};
 
 // Prefixes `status`, the result of a call to trainer `rank`, with the name of the worker that

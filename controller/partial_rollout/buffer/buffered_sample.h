@@ -58,7 +58,7 @@ struct BufferedSample {
   int64_t span() const {
     return versions.empty() ? 0 : versions.back().version - versions.front().version;
   }
-  // How many weight versions older than `version` sampled tokens of it.
+  // How many weight versions older than `version` sampled some of its tokens.
   int64_t versions_before(int64_t version) const;
 };
 
@@ -68,7 +68,7 @@ struct BufferedGroup {
 
   bool complete() const;                                 // all samples are finished
   const BufferedSample* Find(uint64_t sample_id) const;  // nullptr: not in the group
-  // Of all its tokens; the largest int64_t where it has none.
+  // The oldest weight version of its tokens; the largest int64_t if it has none.
   int64_t oldest_version() const;
 };
 

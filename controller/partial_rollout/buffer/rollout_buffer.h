@@ -33,7 +33,7 @@ struct BufferCounts {
   std::string Text() const;
 };
 
-// What left the buffer for a step.
+// The groups that leave the buffer for a step.
 struct TakenGroups {
   std::vector<Prompt> prompts;  // by position in the batch: the order in which they were drawn
   int64_t samples = 0;
@@ -47,8 +47,8 @@ struct TakenGroups {
 // record of each sample. Errors of the disk by IoErrorCode.
 class RolloutBuffer {
  public:
-  // Opens an empty buffer. Creates `dir` (RUN_DIR/partial_pool), whose token file ends with the
-  // process: checkpoints hold what outlives it.
+  // Opens an empty buffer. Creates `dir` (RUN_DIR/partial_pool). The token file there disappears
+  // with the process; checkpoints hold what must outlive it.
   static absl::StatusOr<std::unique_ptr<RolloutBuffer>> Open(const std::string& dir,
                                                              BufferOptions options);
 

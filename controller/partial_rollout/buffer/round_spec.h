@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// Response tokens that samples have after a round that left them unfinished, by sample id.
+// How many response tokens each unfinished sample has after a round, by sample id.
 using InterruptionPoints = std::map<uint64_t, int64_t>;
 
 struct RoundSpec {

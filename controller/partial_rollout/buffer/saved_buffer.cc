@@ -40,7 +40,7 @@ std::string SealOf(std::string_view text) {
   return fmt::format("{{\"xxh3\":\"{}\"}}\n", Hex(XXH3_128bits(text.data(), text.size())));
 }
 
-// Bytes that are no UTF-8 get replacement characters.
+// Invalid UTF-8 is replaced by replacement characters.
 std::string LineOf(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -71,7 +71,7 @@ Json ToJson(const Prompt& prompt) {
           {"extra_info", prompt.extra_info_json}};
 }
 
-// Appends to the file of arrays, whose digest goes into the header.
+// Appends to the file of arrays and digests it; the digest goes into the header.
 class ArraysWriter {
  public:
   explicit ArraysWriter(std::unique_ptr<AtomicFile> file)
@@ -110,7 +110,7 @@ Prompt PromptOf(const Json& json) {
           .extra_info_json = json.at("extra_info").get<std::string>()};
 }
 
-// Throws where the name is none.
+// Throws if the name is unknown.
 FinishReason FinishOf(const std::string& name) {
   for (const FinishName& known : kFinishNames) {
     if (name == known.name) return known.reason;
@@ -131,7 +131,7 @@ BufferedSample SampleOf(const Json& json) {
   return sample;
 }
 
-// The lines but the last, which is right.
+// Returns all lines but the last, after it has checked the digest in that line.
 absl::StatusOr<std::vector<Json>> ReadLines(const std::string& path) {
   absl::StatusOr<std::string> text = ReadWholeFile(path);
   if (absl::IsNotFound(text.status())) return Damaged(path, "it is missing");
