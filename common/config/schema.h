@@ -22,8 +22,8 @@ const std::vector<KeySpec>& ConfigSchema();
 // nullptr if `key` is not the canonical name of a key.
 const KeySpec* FindKey(const std::string& key);
 
-// The own name of `key`, which may be spelled through an alias of itself or of a section above it
-// (actor_rollout_ref.rollout.n -> rollout.n). A key without alias, known or not, comes back as is.
+// The canonical name of `key`, which may be an alias or may use an alias of a section above it
+// (actor_rollout_ref.rollout.n -> rollout.n). A key without alias, known or not, is returned as is.
 std::string CanonicalKey(const std::string& key);
 
 // Whether `key` is a proper prefix of an alias, such as actor_rollout_ref.

@@ -96,8 +96,8 @@ class MappedFile {
   const std::string& path() const { return path_; }
   const uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
-  // Starts to read [first, first + bytes), which lies in the file, and no more: the system's own
-  // reading ahead, of megabytes on some machines, is off there from now on. Best effort.
+  // Starts to read [first, first + bytes), which is inside the file, and nothing else: turns off
+  // the system's readahead for that range, which is megabytes on some machines. Best effort.
   void ReadExactly(const void* first, size_t bytes) const;
   // Drops the pages that are completely inside [first, first + bytes) from the process. The next
   // access reads them again.

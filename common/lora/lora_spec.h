@@ -58,8 +58,8 @@ struct LoraSpec {
   int64_t rank = 0;
   double alpha = 0;
   std::vector<LoraTarget> targets;  // in the order of HfTensors
-  // What adapter_config.json says of the targets: ends of names where those mean all modules of
-  // that end and no other, else whole names; sorted.
+  // The target_modules of adapter_config.json, sorted: the end of a name if all modules with that
+  // end, and no others, are targets; else complete names.
   std::vector<std::string> target_modules;
 
   double scaling() const { return alpha / static_cast<double>(rank); }
