@@ -25,7 +25,7 @@ struct Expression {
 };
 using ExpressionPtr = std::unique_ptr<Expression>;
 
-// What a statement does to the loop around it.
+// How a statement affects the enclosing loop.
 enum class Flow { kNext, kBreak, kContinue };
 
 struct Statement {
@@ -46,7 +46,7 @@ struct CallArguments {
   absl::StatusOr<Args> Evaluate(Frame& frame) const;
 };
 
-// Where a value goes: a name, an attribute of a namespace, or a tuple of targets.
+// The target of an assignment: a name, an attribute of a namespace, or a tuple of targets.
 struct Target {
   std::string name;
   std::string attribute;
@@ -96,7 +96,7 @@ struct Binary : Expression {
   ExpressionPtr left, right;
 };
 
-// and, or: give the operand that decided.
+// and, or: return the operand that decided.
 struct Logical : Expression {
   Logical(int l, bool conjunction, ExpressionPtr a, ExpressionPtr b)
       : Expression(l), is_and(conjunction), left(std::move(a)), right(std::move(b)) {}

@@ -1,4 +1,4 @@
-// Counts nesting while a parser function runs.
+// Parses the tokens of a template into its tree.
 #pragma once
 
 #include <set>
@@ -38,7 +38,7 @@ class Parser {
  public:
   explicit Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
-  // Up to the end, or to a tag named in `end_names`, whose name is then the current token.
+  // Parses up to the end, or to a tag named in `end_names`, whose name is then the current token.
   absl::StatusOr<Body> ParseBody(const std::set<std::string>& end_names);
 
  private:

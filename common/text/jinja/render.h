@@ -1,4 +1,4 @@
-// What a rendering carries along.
+// The state of a rendering: scopes, frames and macros.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@
 
 namespace tandem::jinja {
 
-// Names of one block. Lookups go on in the parent, assignments never do.
+// The names of one block. Lookups continue in the parent, assignments never do.
 struct Scope {
   Scope* parent = nullptr;
   std::vector<std::pair<std::string, Value>> variables;
@@ -38,13 +38,13 @@ struct Scope {
   }
 };
 
-// One rendering. Owns all scopes until its end, because macros refer to the one they were defined
-// in.
+// The state of one rendering. Owns all scopes until its end, because a macro refers to the scope in
+// which it was defined.
 struct Runtime {
   absl::Time now;
   absl::TimeZone zone;
   std::deque<Scope> scopes;
-  int closures = 0;    // macros made so far: they refer to scopes
+  int closures = 0;    // macros made so far, which refer to scopes
   int call_depth = 0;  // of macros and recursive loops
   int error_line = 0;  // of the innermost statement that failed, 0: none
 
@@ -56,7 +56,7 @@ inline constexpr int kMaxCallDepth = 100;
 struct Frame {
   Runtime& runtime;
   Scope* scope;
-  const Value* captured = nullptr;  // the body that a block's filters work on
+  const Value* captured = nullptr;  // the text on which a block's filters work
 };
 
 // A list of statements in order.
