@@ -20,8 +20,6 @@ namespace tandem {
 // below `vocab_limit` have logits. A rollout's list is the beginning of its trainer's list.
 std::vector<LinearShape> ModelLinears(const ModelSpec& spec, int64_t vocab_limit, bool trains);
 
-// Makes the backend of a GPU.
-
 // See PinDeviceLibraries.
 void PinCudaLibraries();
 

@@ -84,20 +84,17 @@ class Communicator {
 };
 
 // Tells ranks of each other's failures before a collective in which they would wait for the failed
-// ones.
-
-// Collective. Every rank passes the outcome of its own work and a number. If all succeeded, returns
-// the numbers of all ranks. Otherwise returns the rank's own failure or, if it had none, Aborted
-// with FailureOrigin::kAnotherRank, which names `what` and the lowest rank that failed.
+// ones. Collective. Every rank passes the outcome of its own work and a number. If all succeeded,
+// returns the numbers of all ranks. Otherwise returns the rank's own failure or, if it had none,
+// Aborted with FailureOrigin::kAnotherRank, which names `what` and the lowest rank that failed.
 absl::StatusOr<std::vector<int64_t>> Agree(Communicator& communicator,
                                            const absl::Status& mine,
                                            const std::string& what,
                                            int64_t number = 0);
 
-// A group over host memory, on which a group of devices is built.
-
-// Besides collectives it tells a rank that waits for its device whether the group has ended, at any
-// time and on any thread, also while a collective runs.
+// A group over host memory, on which a group of devices is built. Besides collectives it tells a
+// rank that waits for its device whether the group has ended, at any time and on any thread, also
+// while a collective runs.
 class HostGroup : public Communicator {
  public:
   // OK, or the reason why the group has ended.

@@ -52,10 +52,9 @@ class MemoryRegion {
 };
 
 // Streams offloaded arrays through a device, one window at a time: while the device works on one
-// window, the previous one is copied home and the next one comes in.
-
-// Made by Device::StreamThrough. For the thread of the device. Errors are the device's; after one,
-// the arrays at home may contain some new windows.
+// window, the previous one is copied home and the next one comes in. Made by Device::StreamThrough.
+// For the thread of the device. Errors are the device's; after one, the arrays at home may contain
+// some new windows.
 class OffloadStream {
  public:
   struct Array {
@@ -82,9 +81,8 @@ class OffloadStream {
 };
 
 // Copies from the host to the device in parallel with the device's work: the data of the next piece
-// of work is copied while the device computes this one.
-
-// Made by Device::OpenUploads. For the thread of the device. Errors are the device's.
+// of work is copied while the device computes this one. Made by Device::OpenUploads. For the thread
+// of the device. Errors are the device's.
 class UploadStream {
  public:
   // Waits for the copies.
@@ -99,9 +97,8 @@ class UploadStream {
   virtual absl::Status Join() = 0;
 };
 
-// Memory of a device that another process may read in place.
-
-// It keeps its addresses and pages for its whole life. Not thread-safe.
+// Memory of a device that another process may read in place. It keeps its addresses and pages for
+// its whole life. Not thread-safe.
 class ShareableMemory {
  public:
   virtual ~ShareableMemory() = default;
@@ -118,10 +115,8 @@ class ShareableMemory {
   ShareableMemory() = default;
 };
 
-// The place of a worker's tensors and ops: the host itself, or a GPU.
-
-// Not thread-safe: used by the engine thread. Enqueued work and the ops run in the order of the
-// calls; on a host, at once.
+// The place of a worker's tensors and ops: the host itself, or a GPU. Not thread-safe: used by the
+// engine thread. Enqueued work and the ops run in the order of the calls; on a host, at once.
 class Device {
  public:
   virtual ~Device() = default;

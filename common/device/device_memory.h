@@ -26,11 +26,9 @@ int64_t AvailableMemoryBytes();
 int64_t CpuDeviceMemoryBytes(int pairs);
 
 // Simulates a byte of a device's memory that changes by itself, if TANDEM_FAULT asks for it
-// (common/process/fault_injection.h).
-
-// Flips the lowest bit of the byte at `byte`, which `device` can copy from and to, if
-// FaultFlips(point) says so. It then waits for the device, and ends the process if that fails.
-// Without the variable it costs one comparison.
+// (common/process/fault_injection.h). Flips the lowest bit of the byte at `byte`, which `device`
+// can copy from and to, if FaultFlips(point) says so. It then waits for the device, and ends the
+// process if that fails. Without the variable it costs one comparison.
 void InjectBitFlip(Device* device, const char* point, void* byte);
 
 }  // namespace tandem

@@ -56,11 +56,10 @@ class SharedRegion final : public ShareableMemory {
   Location location_ = Location::kDevice;
 };
 
-// Files in memory that processes of one host share by passing their descriptors.
-
-// Makes an unnamed file of `bytes` in memory, sealed against resizing, with all pages allocated. It
-// lives as long as a descriptor or mapping of it. `huge_pages` uses huge pages if the kernel can,
-// which pays for long-lived memory. ResourceExhausted names `name` and bytes.
+// Files in memory that processes of one host share by passing their descriptors. Makes an unnamed
+// file of `bytes` in memory, sealed against resizing, with all pages allocated. It lives as long as
+// a descriptor or mapping of it. `huge_pages` uses huge pages if the kernel can, which pays for
+// long-lived memory. ResourceExhausted names `name` and bytes.
 absl::StatusOr<UniqueFd> CreateSharedMemory(const std::string& name,
                                             int64_t bytes,
                                             bool huge_pages = false);

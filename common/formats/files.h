@@ -80,11 +80,9 @@ class AtomicDirectory {
 // Makes a rename in `directory` durable.
 absl::Status SyncDirectory(const std::string& directory);
 
-// A file mapped read-only.
-
-// Immutable and thread-safe. The bytes are valid while the object lives. The file must not be
-// truncated meanwhile, as the kernel would kill the reader; therefore writers here replace files by
-// rename and never rewrite them.
+// A file mapped read-only. Immutable and thread-safe. The bytes are valid while the object lives.
+// The file must not be truncated meanwhile, as the kernel would kill the reader; therefore writers
+// here replace files by rename and never rewrite them.
 class MappedFile {
  public:
   // Errors by IoErrorCode name the path and the system's reason. An empty file maps to zero bytes.

@@ -55,11 +55,10 @@ class HfCheckpoint {
   std::map<std::string, std::shared_ptr<const SafetensorsFile>> file_of_;  // by tensor name
 };
 
-// Checks whether a model directory can be used, before anything is started for it.
-
-// Reads config.json and the headers of the weight files, and no weights except a stored lm_head of
-// a tied model. Errors as LoadModelSpec and HfCheckpoint::Open; also InvalidArgument if sequences
-// of `tokens` (prompt and response) exceed the positions of the model.
+// Checks whether a model directory can be used, before anything is started for it. Reads
+// config.json and the headers of the weight files, and no weights except a stored lm_head of a tied
+// model. Errors as LoadModelSpec and HfCheckpoint::Open; also InvalidArgument if sequences of
+// `tokens` (prompt and response) exceed the positions of the model.
 absl::StatusOr<ModelSpec> CheckModel(const std::string& model_dir, int64_t tokens);
 
 // InvalidArgument: the tokenizer in `model_dir` has more ids than the embedding has rows.

@@ -35,10 +35,9 @@ inline float ClampLogRatio(float log_ratio) {
 // 0 if the count is 0.
 inline double MeanOf(double sum, double count) { return count > 0 ? sum / count : 0.0; }
 
-// Mean, deviation and range of values that are seen once.
-
-// B. P. Welford, Note on a method for calculating corrected sums of squares and products,
-// Technometrics 4 (1962). In double, so that the order of the values affects only the last bits.
+// Mean, deviation and range of values that are seen once. B. P. Welford, Note on a method for
+// calculating corrected sums of squares and products, Technometrics 4 (1962). In double, so that
+// the order of the values affects only the last bits.
 struct Moments {
   int64_t count = 0;
   double mean = 0;

@@ -32,12 +32,11 @@ struct ProbabilityComparison {
   std::map<std::string, double> Metrics() const;
 };
 
-// The distance of the trained policy from the one that sampled.
-
-// kl (mean of log rollout - log policy), k3_kl, perplexities of both and their difference and
-// ratio, chi2_token and chi2_seq (mean of squared ratios, less 1). Perplexities are of responses,
-// exp of minus the mean log-prob, and their mean is over responses, an empty one counting as 1, as
-// in verl. Sums in double, in the order of Observe. Not thread-safe.
+// The distance of the trained policy from the one that sampled. kl (mean of log rollout - log
+// policy), k3_kl, perplexities of both and their difference and ratio, chi2_token and chi2_seq
+// (mean of squared ratios, less 1). Perplexities are of responses, exp of minus the mean log-prob,
+// and their mean is over responses, an empty one counting as 1, as in verl. Sums in double, in the
+// order of Observe. Not thread-safe.
 class OffPolicyMetrics {
  public:
   void Observe(const LogProbRow& row);

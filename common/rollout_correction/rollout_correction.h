@@ -29,10 +29,9 @@ struct RolloutCorrectionOptions {
 
 // Computes importance weights, rejection and off-policy metrics of a batch, response by response,
 // so that the token arrays of a step are never all in memory. Keys, names and numbers are those of
-// verl 0.9.1 (algorithm.rollout_correction, rollout_corr_helper.py).
-
-// Takes two passes over the same responses in the same order: Observe all of them, then take
-// Metrics once, and Weights and Mask of each. Not thread-safe.
+// verl 0.9.1 (algorithm.rollout_correction, rollout_corr_helper.py). Takes two passes over the same
+// responses in the same order: Observe all of them, then take Metrics once, and Weights and Mask of
+// each. Not thread-safe.
 class RolloutCorrection {
  public:
   // InvalidArgument names the key that cannot be read.

@@ -51,9 +51,7 @@ class PreTokenizer {
   bool byte_level_ = false;
 };
 
-// The `normalizer` of a tokenizer.json: NFC, Replace, Prepend and Sequence of these.
-
-// Thread-safe.
+// The `normalizer` of a tokenizer.json: NFC, Replace, Prepend and Sequence of these. Thread-safe.
 class Normalizer {
  public:
   // null is the identity. InvalidArgument names a type that is not supported.

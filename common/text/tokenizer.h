@@ -99,11 +99,9 @@ class Tokenizer {
   std::string digest_;
 };
 
-// Decoding of a response while it is being generated.
-
-// Returns complete characters only and never takes text back, so that stop strings can be matched
-// as tokens arrive. All returned pieces together equal Tokenizer::Decode of all ids. Not
-// thread-safe; the tokenizer must outlive it.
+// Decoding of a response while it is being generated. Returns complete characters only and never
+// takes text back, so that stop strings can be matched as tokens arrive. All returned pieces
+// together equal Tokenizer::Decode of all ids. Not thread-safe; the tokenizer must outlive it.
 class StreamDecoder {
  public:
   StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens)

@@ -120,10 +120,9 @@ class CudaApi {
 // driver, or it is older than the program needs; the message says which.
 absl::StatusOr<std::unique_ptr<CudaApi>> OpenCuda();
 
-// Waits for a device without blocking the thread forever, as the device may never answer.
-
-// Calls `done` (StatusOr<bool>) until it returns true (then OK) or an error (then that error).
-// After about 100 calls it sleeps between 20 us and 1 ms before each further call, and calls `look`
+// Waits for a device without blocking the thread forever, as the device may never answer. Calls
+// `done` (StatusOr<bool>) until it returns true (then OK) or an error (then that error). After
+// about 100 calls it sleeps between 20 us and 1 ms before each further call, and calls `look`
 // (Status) each time, whose error ends the wait as well. At `deadline` returns DeadlineExceeded,
 // which the caller explains.
 template <typename Done, typename Look>

@@ -59,10 +59,8 @@ class CudaOffloadStream final : public OffloadStream {
   size_t opened_ = 0, closed_ = 0;  // windows
 };
 
-// Uploads to a GPU on a stream of their own, ordered against the work by events.
-
-// For the thread of its context, on whose stream the work runs. The host waits only in the
-// destructor.
+// Uploads to a GPU on a stream of their own, ordered against the work by events. For the thread of
+// its context, on whose stream the work runs. The host waits only in the destructor.
 class CudaUploadStream final : public UploadStream {
  public:
   // `context` outlives the stream.

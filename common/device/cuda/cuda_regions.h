@@ -89,10 +89,9 @@ class CudaRegion final : public MemoryRegion {
 };
 
 // Host memory that a GPU's copy engines reach at full speed, for arrays that are offloaded or
-// asleep.
-
-// Huge pages of the process that the driver has pinned. Their addresses never change; they count as
-// host memory in the ledger and as resident memory of the process. For the thread of its context.
+// asleep. Huge pages of the process that the driver has pinned. Their addresses never change; they
+// count as host memory in the ledger and as resident memory of the process. For the thread of its
+// context.
 class PinnedRegion final : public MemoryRegion {
  public:
   // `bytes` rounded up to 2 MiB. `context` and `ledger` (may be null) outlive the region.
@@ -121,7 +120,6 @@ class PinnedRegion final : public MemoryRegion {
 };
 
 // Plain allocations of a GPU, the only memory that legacy IPC can export to another process.
-
 // Freeing memory that another process has open is undefined (cudaIpcCloseMemHandle), and this
 // process does not control when the other one closes it. Memory that is given back is therefore
 // kept for the next caller that takes as many bytes, such as a trainer's next session, and freed at

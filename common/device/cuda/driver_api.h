@@ -73,7 +73,6 @@ class DriverApi final : public CudaApi {
 };
 
 // CUDA's errors as statuses. The runtime and the driver number theirs alike. Needs CUDA's headers.
-
 // The status of the error with number `code` (cudaError_t or CUresult, not 0): ResourceExhausted if
 // memory or MPS clients are used up; FailedPrecondition if there is no device, or the driver does
 // not fit or refuses the call; otherwise Internal, for bugs of this program, broken devices and

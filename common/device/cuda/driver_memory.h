@@ -49,9 +49,8 @@ struct DriverTable {
 void* LookUpInDriver(const char* name, int version);
 
 // Device memory whose addresses outlive its pages, through a table of the driver's virtual memory
-// calls, which a test can fill with its own. Needs CUDA's headers.
-
-// CudaApi documents the methods. Thread-safe; they act on the calling thread's current device.
+// calls, which a test can fill with its own. Needs CUDA's headers. CudaApi documents the methods.
+// Thread-safe; they act on the calling thread's current device.
 class VirtualMemoryApi {
  public:
   explicit VirtualMemoryApi(DriverTable table) : table_(table) {}

@@ -26,8 +26,6 @@ class DepthGuard {
   int& depth_;
 };
 
-// Tokens into a tree.
-
 // InvalidArgument with the line: a syntax error, or a tag that is not supported (include, import,
 // extends, autoescape).
 absl::StatusOr<Body> ParseTemplate(const std::string& source);

@@ -59,14 +59,12 @@ struct Frame {
   const Value* captured = nullptr;  // the text on which a block's filters work
 };
 
-// A list of statements in order.
-
-// Stops at break and continue; notes the line of the first error in the runtime.
+// A list of statements in order. Stops at break and continue; notes the line of the first error in
+// the runtime.
 absl::StatusOr<Flow> RenderBody(const Body& body, Frame& frame, std::string& out);
 
-// Macros as callable values.
-
-// The definition must outlive the runtime. Names are looked up where the macro was defined.
+// Macros as callable values. The definition must outlive the runtime. Names are looked up where the
+// macro was defined.
 Value MakeMacro(const MacroDefinition& definition, Frame& frame);
 
 }  // namespace tandem::jinja

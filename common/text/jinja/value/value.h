@@ -145,9 +145,7 @@ class Object {
   virtual std::string Print() const { return "<" + TypeName() + ">"; }
 };
 
-// Arguments put into the parameters of a built-in.
-
-// Parameters in order; absent ones are null.
+// Arguments put into the parameters of a built-in. Parameters in order; absent ones are null.
 class Bound {
  public:
   explicit Bound(std::vector<std::optional<Value>> values) : values_(std::move(values)) {}
