@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> CpuRegion::Reserve(const std::stri
                                                                  int64_t bytes,
                                                                  Ledger* ledger,
                                                                  Location location) {
-  if (bytes <= 0) return InvalidArgument("memory region {}: {} bytes asked for", tag, bytes);
+  if (bytes <= 0) return InvalidArgument("memory region {}: {} bytes were requested", tag, bytes);
   if (bytes > (int64_t{1} << 46)) return CannotMap(tag, bytes, "no machine has such addresses");
   const int64_t rounded = RoundUp(bytes, kHugePageBytes);
   // Reserves one huge page more than needed, so that an aligned range fits inside, and unmaps both

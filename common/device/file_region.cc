@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<FileRegion>> FileRegion::Create(const std::string
                                                                const std::string& directory,
                                                                int64_t bytes,
                                                                Ledger* ledger) {
-  if (bytes <= 0) return InvalidArgument("offloading {}: {} bytes asked for", tag, bytes);
+  if (bytes <= 0) return InvalidArgument("offloading {}: {} bytes were requested", tag, bytes);
   UniqueFd fd = OpenUnnamed(directory);
   if (!fd.valid()) return CannotOffload(tag, directory, bytes, errno);
   // Allocates the blocks now: a block that the disk lacks would raise SIGBUS at first touch.

@@ -104,7 +104,7 @@ void AskForHugePages(int fd, int64_t bytes) {
 absl::StatusOr<UniqueFd> CreateSharedMemory(const std::string& name,
                                             int64_t bytes,
                                             bool huge_pages) {
-  if (bytes <= 0) return InvalidArgument("shared memory {}: {} bytes asked for", name, bytes);
+  if (bytes <= 0) return InvalidArgument("shared memory {}: {} bytes were requested", name, bytes);
   const int64_t available = AvailableMemoryBytes();
   if (bytes > available) {
     return CannotShare(name, bytes, fmt::format("{} MiB are available", available >> 20));
@@ -130,7 +130,7 @@ absl::Status CheckSharedMemory(int fd, int64_t bytes) {
   if (fstat(fd, &info) != 0) return InvalidArgument("no descriptor came along");
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
-    return InvalidArgument("the passed descriptor is no sealed shared memory");
+    return InvalidArgument("the passed descriptor is not sealed shared memory");
   }
   if (info.st_size < bytes) {
     return InvalidArgument("the passed shared memory has {} bytes, {} were announced", info.st_size,

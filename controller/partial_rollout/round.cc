@@ -38,7 +38,7 @@ class ContinuationReader {
     for (const uint64_t id : sample_ids) {
       const auto found = known_.find(id);
       if (found == known_.end()) {
-        return Internal("sample {:#x} is none of the request that it is read for", id);
+        return Internal("sample {:#x} is not in the request for which it is read", id);
       }
       const BufferedSample& sample = found->second.sample;
       TANDEM_ASSIGN_OR_RETURN(TokenArrays arrays,
@@ -105,7 +105,7 @@ absl::Status CheckVersions(const RolloutBuffer& buffer, const RoundSpec& spec) {
       if (sample.versions.empty() || sample.versions.back().version <= spec.version) continue;
       return FailedPrecondition(
           "sample {:#x} has tokens of weight version {}, and step {} samples with version {}: the "
-          "pool is not of this point of the run",
+          "buffer belongs to another point of the run",
           sample.sample_id, sample.versions.back().version, spec.step, spec.version);
     }
   }
@@ -207,7 +207,7 @@ absl::Status Round::CheckArrays(const Sample& sample, const BufferedGroup& group
         sample.versions.size());
   }
   if (sample.finish_reason == FinishReason::kNone) {
-    return InvalidArgument("sample {:#x} came back without saying why it ended", sample.sample_id);
+    return InvalidArgument("sample {:#x} was returned without a finish reason", sample.sample_id);
   }
   const std::vector<int32_t>& prompt = group.prompt->tokens;
   if (sample.prompt_tokens != std::ssize(prompt) ||
@@ -273,7 +273,8 @@ absl::Status Round::Put(const Sample& sample) {
   const auto planned = samples_.find(sample.sample_id);
   if (planned == samples_.end() || !planned->second.out) {
     return MakeStatus(absl::StatusCode::kAlreadyExists,
-                      "sample {:#x} came twice in a round, or was not asked for", sample.sample_id);
+                      "sample {:#x} was returned twice in a round, or was not requested",
+                      sample.sample_id);
   }
   TANDEM_RETURN_IF_ERROR(CheckArrays(sample, group->second));
   TANDEM_RETURN_IF_ERROR(CheckGrowth(sample, planned->second));

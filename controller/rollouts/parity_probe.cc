@@ -95,9 +95,8 @@ absl::Status ParityProbe::Put(Sample sample) {
   const int64_t tokens = sample.response_tokens();
   if (tokens < 1 || std::ssize(sample.log_probs) != tokens ||
       std::ssize(sample.versions) != tokens) {
-    return Internal(
-        "the probe of rollout {} came with {} response tokens, {} log-probs and {} versions", rank,
-        tokens, sample.log_probs.size(), sample.versions.size());
+    return Internal("the probe of rollout {} has {} response tokens, {} log-probs and {} versions",
+                    rank, tokens, sample.log_probs.size(), sample.versions.size());
   }
   const MutexLock lock(probe_mutex_);
   for (const int64_t version : sample.versions) {
@@ -149,7 +148,8 @@ absl::StatusOr<int64_t> ParityProbe::Compare() const {
   size_t expected = 0;
   for (const auto& [key, incarnations] : asked_) expected += static_cast<size_t>(incarnations);
   if (results_.size() != expected) {
-    return Internal("{} of {} probe samples of step {} came", results_.size(), expected, step_);
+    return Internal("{} of {} probe samples of step {} were returned", results_.size(), expected,
+                    step_);
   }
   int64_t tokens = 0;
   for (const auto& [key, pair] : results_) {

@@ -128,7 +128,7 @@ absl::Status SampleStore::Put(const Sample& sample, int64_t version, TokenVersio
   AppendArray(bytes, sample.versions);
   const MutexLock lock(step_mutex_);
   if (metas_.contains(sample.sample_id)) {
-    return MakeStatus(absl::StatusCode::kAlreadyExists, "sample {:#x} came twice",
+    return MakeStatus(absl::StatusCode::kAlreadyExists, "sample {:#x} was returned twice",
                       sample.sample_id);
   }
   TANDEM_ASSIGN_OR_RETURN(const int64_t offset, Append(bytes));

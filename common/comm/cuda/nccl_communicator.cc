@@ -163,12 +163,12 @@ absl::Status NcclCommunicator::TooLate() const {
     if (host_->ProgressOf(other) >= Reached(number_)) continue;
     late += (late.empty() ? "" : ", ") + std::to_string(other);
   }
-  std::string why = "every device has got to it: NCCL or a link between the GPUs hangs";
-  if (number_ == 0) why = "a rank has not joined, or NCCL finds no way to it (NCCL_DEBUG=INFO)";
+  std::string why = "every device has reached it: NCCL or a link between the GPUs hangs";
+  if (number_ == 0)
+    why = "a rank has not joined, or NCCL cannot connect to it (NCCL_DEBUG=INFO says why)";
   if (!late.empty()) {
     why = fmt::format(
-        "the device of rank {} has not got to it: what it was given before hangs or takes longer",
-        late);
+        "the device of rank {} has not reached it: its earlier work hangs or takes longer", late);
   }
   return MakeStatus(absl::StatusCode::kDeadlineExceeded,
                     "rank {} of {} waited {} for {} (collective {}, generation {}); {}", rank(),

@@ -162,7 +162,7 @@ class NcclLibrary final : public NcclApi {
     if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
     const auto code =
         result == ncclRemoteError ? absl::StatusCode::kUnavailable : absl::StatusCode::kInternal;
-    return MakeStatus(code, "NCCL: {}: {} (NCCL_DEBUG=INFO tells more)", what,
+    return MakeStatus(code, "NCCL: {}: {} (NCCL_DEBUG=INFO logs more)", what,
                       nccl_.error_string(result));
   }
 

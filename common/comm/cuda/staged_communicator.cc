@@ -102,8 +102,8 @@ absl::Status StagedCommunicator::WaitFor(const Done& done) {
   const absl::Status waited = PollUntil(*options_.clock, deadline, done, look);
   if (!absl::IsDeadlineExceeded(waited)) return waited;
   return MakeStatus(absl::StatusCode::kDeadlineExceeded,
-                    "rank {} of {} waited {} for its own device to copy a collective's bytes: what "
-                    "it was given before hangs or takes longer",
+                    "rank {} of {} waited {} for its own device to copy a collective's bytes: its "
+                    "earlier work hangs or takes longer",
                     rank(), world_size(), absl::FormatDuration(options_.deadline));
 }
 

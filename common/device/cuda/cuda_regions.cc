@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> CudaRegion::Reserve(CudaContext* c
                                                                   int64_t bytes,
                                                                   Ledger* ledger,
                                                                   CudaRegionOptions options) {
-  if (bytes <= 0) return InvalidArgument("memory region {}: {} bytes asked for", tag, bytes);
+  if (bytes <= 0) return InvalidArgument("memory region {}: {} bytes were requested", tag, bytes);
   if (!context->info().virtual_memory) {
     return FailedPrecondition(
         "memory region {}: {} (device {}) cannot reserve addresses without memory: use a GPU that "
@@ -61,7 +61,9 @@ absl::Status CudaRegion::Map() {
         "use a smaller model, KV pool or batch, or see who else uses the device{}",
         tag(), bytes(), bytes() >> 20, context_->device(), std::string(status.message()), got >> 20,
         Holders(free.value_or(0)),
-        undone.ok() ? "" : "; what it had got is not given back: " + std::string(undone.message()));
+        undone.ok() ? ""
+                    : "; the memory that it already had could not be released: " +
+                          std::string(undone.message()));
   }
   set_mapped(true);
   if (ledger_ != nullptr) {
@@ -247,7 +249,7 @@ absl::StatusOr<ShareablePool::Block> ShareablePool::Find(const std::string& tag,
 absl::StatusOr<std::unique_ptr<ShareableMemory>> ShareablePool::Take(const std::string& tag,
                                                                      int64_t bytes,
                                                                      Ledger* ledger) {
-  if (bytes <= 0) return InvalidArgument("memory {}: {} bytes asked for", tag, bytes);
+  if (bytes <= 0) return InvalidArgument("memory {}: {} bytes were requested", tag, bytes);
   TANDEM_ASSIGN_OR_RETURN(const Block block, Find(tag, RoundUp(bytes, kBlockBytes)));
   auto taken = std::make_unique<Taken>(this, block, tag, ledger);
   TANDEM_RETURN_IF_ERROR(context_->api().Fill(block.data, 0, block.bytes, context_->stream()));

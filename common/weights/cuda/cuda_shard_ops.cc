@@ -58,7 +58,8 @@ class CudaShardOps final : public ShardOps {
 
   void Merge(const MergeBlock& block) override {
     CheckFloats(block.base_dtype, block.out_dtype);
-    TANDEM_CHECK(block.rank > 0 && block.rule == MergeRule::kServed, "what a GPU merges");
+    TANDEM_CHECK(block.rank > 0 && block.rule == MergeRule::kServed,
+                 "a GPU merges adapters by the rule kServed only");
     LaunchMerge(context_->stream(), block);
   }
 

@@ -163,7 +163,7 @@ class OpenedIpcSlots final : public SlotMemory {
   absl::Status BeginRead(int index, const PeerConnection& connection) override {
     return AwaitPartner(
         context_->api(), mapping_->filled(index), connection,
-        {"trainer", fmt::format("filled slot {}", index), "the next update is a whole one"});
+        {"trainer", fmt::format("filled slot {}", index), "the next update sends everything"});
   }
   absl::Status EndRead(int index) override {
     return context_->api().Record(mapping_->drained(index), context_->stream());
@@ -308,7 +308,7 @@ absl::StatusOr<IpcPayload> IpcPayload::FromBytes(const std::string& bytes) {
   const size_t events = bytes.size() < sizeof(fixed) ? 0 : (bytes.size() - sizeof(fixed)) / kHandle;
   if (fixed.slots < 1 || bytes.size() != sizeof(fixed) + events * kHandle ||
       events != 2 * static_cast<size_t>(fixed.slots)) {
-    return InvalidArgument("{} bytes are no handle of slots on a GPU", bytes.size());
+    return InvalidArgument("{} bytes are not a handle of slots on a GPU", bytes.size());
   }
   IpcPayload payload;
   payload.mapping = fixed.mapping;

@@ -175,9 +175,9 @@ absl::Status CheckSample(const SavedBuffer& buffer,
   int64_t left = buffer.response_length;
   for (size_t i = 0; i < sample.versions.size(); ++i) {
     const VersionRun& run = sample.versions[i];
-    if (run.tokens < 1 || run.tokens > left) return wrong("its lengths are none");
+    if (run.tokens < 1 || run.tokens > left) return wrong("its token counts are invalid");
     if (i > 0 && run.version <= sample.versions[i - 1].version) {
-      return wrong("its weight versions do not rise");
+      return wrong("its weight versions are not ascending");
     }
     left -= run.tokens;
   }
@@ -193,8 +193,8 @@ absl::Status CheckGroups(const SavedBuffer& buffer) {
   for (const auto& [number, group] : buffer.groups) {
     const Prompt& prompt = *group.prompt;
     if (!rows.insert({prompt.epoch, prompt.data_row}).second) {
-      return Damaged(buffer.folder, fmt::format("row {} of epoch {} is there twice: its sample ids "
-                                                "would be too",
+      return Damaged(buffer.folder, fmt::format("row {} of epoch {} occurs twice, and with it its "
+                                                "sample ids",
                                                 prompt.data_row, prompt.epoch));
     }
     for (size_t i = 0; i < group.samples.size(); ++i) {
@@ -303,7 +303,7 @@ absl::StatusOr<std::optional<SavedBuffer>> ReadBuffer(const std::string& checkpo
         buffer.groups.size() == lines.size() - 1 &&
         header.at("groups").get<size_t>() == buffer.groups.size() &&
         (buffer.groups.empty() || buffer.groups.rbegin()->first < buffer.next_group);
-    if (!counted) return Damaged(path, "its groups are not those that its header counts");
+    if (!counted) return Damaged(path, "its groups do not match the counts in its header");
     TANDEM_RETURN_IF_ERROR(OpenArrays(header, buffer));
   } catch (const nlohmann::json::exception& e) {
     return Damaged(path, e.what());

@@ -224,19 +224,19 @@ TEST_CASE("Lines that lie are told, their digest being right", "[saved_pool]") {
     REQUIRE(absl::IsDataLoss(status));
     REQUIRE(Says(status, why));
   };
-  told("\"row\":1,", "\"row\":0,", "row 0 of epoch 0 is there twice: its sample ids would be too");
+  told("\"row\":1,", "\"row\":0,", "row 0 of epoch 0 occurs twice, and with it its sample ids");
   told("\"row\":1,", "\"row\":2,", "its id is not that of its row");
   told("\"id\":1,", "\"id\":0,", "its id is not that of its row");
-  told("[[1,4],[2,3]]", "[[1,4],[1,3]]", "its weight versions do not rise");
-  told("[[1,4],[2,3]]", "[[1,4],[2,30]]", "its lengths are none");
-  told("[[1,4],[2,3]]", "[[1,4],[2,0]]", "its lengths are none");
+  told("[[1,4],[2,3]]", "[[1,4],[1,3]]", "its weight versions are not ascending");
+  told("[[1,4],[2,3]]", "[[1,4],[2,30]]", "its token counts are invalid");
+  told("[[1,4],[2,3]]", "[[1,4],[2,0]]", "its token counts are invalid");
   told("[[1,4],[2,3]]", "[[1,4],[2,6]]", "it has no tokens left, and is not finished");
   told("\"offset\":0,", "\"offset\":-1,", "its arrays are not within the file");
   told("\"offset\":0,", "\"offset\":100000,", "its arrays are not within the file");
   told("\"finish\":\"none\"", "\"finish\":\"later\"", "finish is \"later\"");
-  told("\"groups\":3", "\"groups\":4", "its groups are not those that its header counts");
-  told("\"next_group\":3", "\"next_group\":2", "its groups are not those that its header counts");
-  told("\"group\":1,", "\"group\":0,", "its groups are not those that its header counts");
+  told("\"groups\":3", "\"groups\":4", "its groups do not match the counts in its header");
+  told("\"next_group\":3", "\"next_group\":2", "its groups do not match the counts in its header");
+  told("\"group\":1,", "\"group\":0,", "its groups do not match the counts in its header");
   told("\"epoch\":0,", "\"epoch\":[],", "json.exception");
   told("\"settings\":{", "\"settings\":[{", "is damaged");
 }
