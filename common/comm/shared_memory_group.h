@@ -33,7 +33,7 @@ class SharedSegment {
     uint64_t call[2];                // of even and odd steps
     std::atomic<uint64_t> progress;  // HostGroup::ShowProgress
   };
-  // Why rank r gave up. Every rank has its own, which is complete before AbortWord names it: no
+  // Why rank r gave up. Every rank has its own, which is complete before abort_word() names it: no
   // rank can see the group aborted without its reason.
   struct alignas(64) Reason {
     int32_t code;

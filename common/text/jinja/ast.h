@@ -1,4 +1,4 @@
-// The tree of a template. Nodes evaluate themselves (jinja/evaluate_*.cc) and are never changed
+// The tree of a template. Nodes evaluate themselves (evaluate.cc, render.cc) and are never changed
 // after parsing, so that one tree serves many threads.
 #pragma once
 

@@ -1,7 +1,7 @@
-// What the kernel files need before any vector code. Everything in the vec_*.h and kernels_*.h
-// headers is in anonymous namespaces and avoids std templates: these headers are compiled once per
-// instruction set, and an inline function with external linkage would bring instructions that older
-// machines lack into the rest of the program.
+// What the kernel files need before any vector code. Everything in the kernel headers is in
+// anonymous namespaces and avoids std templates: these headers are compiled once per instruction
+// set, and an inline function with external linkage would bring instructions that older machines
+// lack into the rest of the program.
 #pragma once
 
 #include <cstddef>
