@@ -1,4 +1,4 @@
-// Tells calls apart: which collective, and its sizes.
+// Collectives of ranks on one host, over unnamed shared memory.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,7 @@
 
 namespace tandem {
 
+// Identifies a call by its collective and sizes, so that ranks notice if they make different calls.
 inline uint64_t CallSignature(std::string_view collective, const std::vector<int64_t>& sizes) {
   uint64_t hash = 0;
   for (const char c : collective) hash = (hash ^ static_cast<uint64_t>(c)) * 0x9E3779B97F4A7C15u;
@@ -26,7 +27,7 @@ inline uint64_t CallSignature(std::string_view collective, const std::vector<int
   return hash;
 }
 
-// Ranks of one host, as processes or threads, over one unnamed shared memory segment.
+// The ranks are processes or threads of one host and share one unnamed memory segment.
 struct SharedMemoryGroupOptions {
   int rank = 0;
   int world_size = 1;

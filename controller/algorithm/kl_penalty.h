@@ -1,4 +1,4 @@
-// The coefficient of the KL penalty in the reward, fixed or steered (verl core_algos
+// The KL penalty in the reward, and its coefficient, which is fixed or adaptive (verl core_algos
 // FixedKLController and AdaptiveKLController; Ziegler et al. 2019, "Fine-Tuning Language Models
 // from Human Preferences", section 2.2).
 #pragma once

@@ -14,6 +14,7 @@ namespace tandem::jinja {
 
 inline constexpr int kMaxNesting = 200;
 
+// Counts nesting while a parser function runs.
 class DepthGuard {
  public:
   explicit DepthGuard(int& depth) : depth_(depth) { ++depth_; }
