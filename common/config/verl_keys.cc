@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// In the spelling of CanonicalKey; a section stands for everything in it.
+// Spelled as CanonicalKey returns them; a section stands for all its keys.
 constexpr std::array<std::pair<const char*, const char*>, 89> kElsewhere = {{
     {"trainer.n_gpus_per_node", "cluster.trainers and cluster.rollouts say how many devices"},
     {"data.gen_batch_size",
@@ -106,7 +106,7 @@ constexpr std::array<std::pair<const char*, const char*>, 89> kElsewhere = {{
     {"trainer.val_only",
      "trainer.val_before_train=true validates before the first step, and tandemctl evaluate "
      "whenever a run is up"},
-    // Where the nearest key here would mislead.
+    // Keys for which the nearest key here would be misleading.
     {"rollout.multi_turn", "a rollout generates one response to a prompt; leave it out"},
     {"rollout.agent", "a rollout generates one response to a prompt; leave it out"},
     {"rollout.engine_kwargs", "there is one rollout engine; leave it out"},

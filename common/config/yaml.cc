@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Arguments nested deeper than this are cut off rather than recursed into.
+// Values nested deeper than this are truncated, to limit recursion.
 constexpr int kMaxDepth = 64;
 
 Json ToJson(const YAML::Node& node, int depth) {
@@ -101,7 +101,7 @@ void EmitValue(const Message& m, const FieldDescriptor* f, int index, YAML::Emit
       *out << (list ? r.GetRepeatedInt64(m, f, index) : r.GetInt64(m, f));
       return;
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      // fmt's shortest text that reads back to the same number.
+      // fmt prints the shortest text that parses to the same number.
       *out << fmt::format("{}", list ? r.GetRepeatedDouble(m, f, index) : r.GetDouble(m, f));
       return;
     default: {

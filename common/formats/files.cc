@@ -30,7 +30,7 @@ std::string ParentOf(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
-// Without a trailing slash, so that the suffix lands on the name.
+// Without a trailing slash, so that the suffix is appended to the name.
 std::string Trimmed(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
@@ -68,7 +68,7 @@ AtomicFile::~AtomicFile() {
 
 absl::Status AtomicFile::Reserve(uint64_t bytes) {
   if (bytes == 0 || ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) == 0) return absl::OkStatus();
-  // File systems without fallocate run out of space at the write instead.
+  // File systems without fallocate report a full disk at the write instead.
   if (errno == EOPNOTSUPP || errno == ENOSYS) return absl::OkStatus();
   return IoError(path_, fmt::format("reserving {} bytes", bytes), errno);
 }
@@ -154,7 +154,7 @@ absl::Status AtomicDirectory::Commit() {
     if (errno != ENOTEMPTY && errno != EEXIST) {
       return IoError(path_, "renaming the finished directory", errno);
     }
-    // The old directory goes in exchange for the new one: no moment without either.
+    // Exchanges the old directory for the new one, so that one of the two always exists.
     if (::syscall(SYS_renameat2, AT_FDCWD, partial.c_str(), AT_FDCWD, path_.c_str(),
                   RENAME_EXCHANGE) != 0) {
       return IoError(path_, "replacing the old directory", errno);
@@ -206,7 +206,7 @@ void MappedFile::ReadExactly(const void* first, size_t bytes) const {
   const size_t begin = offset / page * page;
   auto* const data = const_cast<uint8_t*>(data_);
   ::madvise(data + begin, offset + bytes - begin, MADV_RANDOM);
-  // The system takes no more at a time than it would read ahead.
+  // The system reads no more at a time than its readahead.
   for (size_t at = begin; at < offset + bytes; at += kReadChunk) {
     ::madvise(data + at, std::min(kReadChunk, offset + bytes - at), MADV_WILLNEED);
   }

@@ -40,7 +40,7 @@ absl::StatusOr<Json> HeaderOf(const SafetensorsFile& file) {
   return json;
 }
 
-// nlohmann throws on a missing key or wrong type: one door for all of them.
+// nlohmann throws on a missing key or a wrong type; this function catches it for all readers.
 absl::StatusOr<TrainingStateHeader> ParseStateHeader(const Json& json, const std::string& path) {
   try {
     TrainingStateHeader header;
@@ -57,7 +57,7 @@ absl::StatusOr<TrainingStateHeader> ParseStateHeader(const Json& json, const std
   }
 }
 
-// How many ranks wrote, from the name of any of the files.
+// The number of ranks that wrote the state, from the name of any of the files.
 absl::StatusOr<int64_t> FindWorld(const std::string& dir) {
   std::vector<std::string> names;
   std::error_code error;

@@ -1,4 +1,4 @@
-// Reading config.json: every refusal names the file, the key and what to do.
+// Parses config.json. Every error names the file, the key and what to do.
 #include <fstream>
 #include <sstream>
 
@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Some times what the largest models have, and small enough for the bytes of weights, KV blocks and
-// activations of any batch (common/model_spec) to be counted in 63 bits.
+// Several times the sizes of the largest models, but small enough that the bytes of weights, KV
+// blocks and activations of any batch (common/model_spec) fit into 63 bits.
 constexpr int64_t kMaxVocab = int64_t{1} << 24;
 constexpr int64_t kMaxHidden = int64_t{1} << 17;
 constexpr int64_t kMaxIntermediate = int64_t{1} << 19;
@@ -32,7 +32,7 @@ bool IsSet(const Json& object, const char* key) {
   return object.contains(key) && !object.at(key).is_null();
 }
 
-// Reads members of one JSON object; the first malformed one is remembered and named.
+// Reads members of one JSON object; keeps the error of the first malformed one.
 class Reader {
  public:
   Reader(const Json& object, std::string source) : object_(object), source_(std::move(source)) {}
@@ -203,7 +203,7 @@ absl::Status ReadRopeObject(Reader& reader, const char* key, ModelSpec& spec) {
 }
 
 // Newer files keep base and scaling in rope_parameters; older ones in rope_theta and rope_scaling.
-// Where a file has both, readers differ in which they believe: they must say the same.
+// If a file has both, they must agree, because readers differ in which they use.
 absl::Status ReadRope(Reader& reader, ModelSpec& spec) {
   spec.rope_theta = reader.PositiveOr("rope_theta", 10000.0);
   const bool newer = IsSet(reader.object(), "rope_parameters");

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// What ByteLevel with use_regex splits by.
+// The expression by which ByteLevel with use_regex splits.
 constexpr char kByteLevelPattern[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 

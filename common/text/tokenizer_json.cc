@@ -101,7 +101,7 @@ std::vector<AddedToken> ParseAddedTokens(const Json& list) {
   return tokens;
 }
 
-// Every id has one token. An upper bound keeps a corrupt id from asking for all memory.
+// Every id has one token. An upper bound limits the memory that a corrupt id can request.
 absl::Status CheckIds(const TokenizerSpec& spec) {
   constexpr int32_t kMaxId = 1 << 24;
   std::unordered_map<int32_t, const std::string*> owners;

@@ -32,7 +32,7 @@ enum class ValueType : uint32_t {
   kFloat64
 };
 
-// Reads the header front to back. After the first error every read gives zero.
+// Reads the header from front to back. After the first error every read returns zero.
 class Cursor {
  public:
   explicit Cursor(const MappedFile& file) : file_(file) {}
@@ -109,7 +109,7 @@ class Cursor {
   template <typename T, typename Function>
   std::vector<T> Items(uint64_t count, Function read) {
     std::vector<T> items;
-    // Each item has at least a byte: no count can make us allocate more than the file holds.
+    // Each item has at least one byte: a count cannot make us allocate more than the file's size.
     items.reserve(std::min<uint64_t>(count, file_.size()));
     for (uint64_t i = 0; i < count && ok(); ++i) items.push_back(read());
     return items;

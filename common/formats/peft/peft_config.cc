@@ -14,7 +14,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// What Tandem does not train or merge: refused where the key is set to anything.
+// Features that Tandem does not train or merge: refused if the key is set to anything.
 struct Unsupported {
   const char* key;
   const char* what;

@@ -190,7 +190,7 @@ void AddGlobals(Scope& scope) {
   for (const auto& [name, function] : kGlobals) scope.Set(name, MakeFunction(name, function));
 }
 
-// What stands behind `is`.
+// The tests, which follow `is`.
 
 namespace {
 

@@ -242,7 +242,7 @@ absl::StatusOr<Flow> ForStatement::RenderItems(Frame& frame,
     if (flow == Flow::kBreak) break;
     completed = completed || flow == Flow::kNext;
   }
-  // As jinja2 has it, iterations cut short by break or continue do not keep `else` away.
+  // As in jinja2, `else` also runs if all iterations were cut short by break or continue.
   if (completed) return Flow::kNext;
   Frame inner{runtime, &runtime.NewScope(frame.scope)};
   return RenderBody(otherwise, inner, out);

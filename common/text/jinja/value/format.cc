@@ -208,7 +208,7 @@ class PercentValues {
   }
   absl::Status CheckAllUsed() const {
     const size_t count = values_.is_tuple() ? values_.sequence().items.size() : 1;
-    // Python leaves out this check for whatever has items by key or index, tuples excepted.
+    // Python omits this check for anything that has items by key or index, except tuples.
     const bool subscriptable =
         values_.is(Kind::kMapping) || values_.is_list() || values_.is_undefined();
     if (named_ || subscriptable || next_ >= count) return absl::OkStatus();
