@@ -145,7 +145,7 @@ class CudaBackend final : public Backend {
   const std::unique_ptr<CudaApi> api_;
   std::unique_ptr<NcclApi> nccl_;  // of groups of several ranks, if there is one
   CudaDevice device_;
-  // Of forward and backward alike: what the one decided the other goes by.
+  // Used by forward and backward, so that both make the same choices.
   const std::shared_ptr<CudaLinear> linear_;
   std::unique_ptr<CudaTransport> transport_;
 };
