@@ -162,7 +162,7 @@ Verdict Judge(const SharedMemoryGroupOptions& options,
   return Verdict::kWelcome;
 }
 
-// One connection at rank 0: kept if welcome, else told why and closed.
+// One connection at rank 0: kept if accepted, else it is sent the reason and closed.
 void Receive(const SharedMemoryGroupOptions& options,
              UniqueFd connection,
              std::vector<UniqueFd>* connections) {

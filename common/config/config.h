@@ -2,7 +2,7 @@
 // one. A source that looks into a config includes tandem/v1/config.pb.h itself, because the
 // generated messages take as long to compile as most files that include this header. The schema is
 // proto/tandem/v1/config*.proto; the functions here read its (key) options. All functions are
-// thread-safe, and pure except where they are said to read files.
+// thread-safe, and pure unless their comment says that they read files.
 #pragma once
 
 #include <map>

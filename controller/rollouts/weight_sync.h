@@ -77,7 +77,7 @@ class WeightSync {
   absl::StatusOr<std::map<int, PhaseReport>> Wake(const Interrupted& interrupted = {});
 
   // Compares the rollouts' weights with those of `reference_dir`: one result per rank, which
-  // Verdict evaluates. An error means that nothing is proven: a worker did not answer, or the
+  // Verdict evaluates. An error means that nothing was checked: a worker did not answer, or the
   // directory has no weights to compare with.
   absl::StatusOr<std::vector<WeightCheckResult>> Check(const std::string& reference_dir);
 

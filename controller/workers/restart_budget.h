@@ -24,7 +24,7 @@ class RestartBudget {
   // The next failure opens a new incident.
   void CloseIncident() { attempts_ = 0; }
   int64_t spent() const { return spent_; }
-  // "recovering (1 of 3): " and the message of `reason`, for whoever watches the run.
+  // "recovering (1 of 3): " and the message of `reason`, for the run's output.
   std::string RecoveringFrom(const absl::Status& reason) const;
 
  private:

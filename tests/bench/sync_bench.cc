@@ -41,7 +41,7 @@ ModelSpec BenchSpec() {
   return spec;
 }
 
-// A receiver on a thread of its own, as in the rollout process.
+// A receiver on a separate thread, as in the rollout process.
 class ThreadClient : public UpdateClient {
  public:
   explicit ThreadClient(UpdateTransaction* receiver)

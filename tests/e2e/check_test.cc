@@ -1,5 +1,5 @@
 // The weight check with real processes: alone, in a run, and as a user asks for it; with memory
-// kept between phases and with memory given back.
+// kept between phases and with memory released.
 #include <filesystem>
 #include <fstream>
 

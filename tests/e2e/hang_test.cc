@@ -1,5 +1,5 @@
 // A worker that is alive and does nothing: the controller misses its heartbeats, the launcher kills
-// it, and the run goes on as after any other death.
+// it, and the run continues as after any other death.
 #include <catch2/catch.hpp>
 
 #include "tests/e2e/recovery.h"

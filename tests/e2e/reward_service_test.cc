@@ -11,7 +11,7 @@
 namespace tandem::testing {
 namespace {
 
-// Scores the length of a response; away after so many calls.
+// Scores the length of a response; unavailable after a number of calls.
 class LengthService final : public v1::RewardService::Service {
  public:
   explicit LengthService(int calls) : calls_left_(calls) {}

@@ -60,7 +60,7 @@ struct EmulatedFixture {
   std::unique_ptr<Engine> engine;
 };
 
-// A model that is loaded, and ops of its own: what a trainer on this backend computes with.
+// A loaded model with its own ops: what a trainer on this backend computes with.
 struct LoadedModel {
   LoadedModel(Backend& backend, const TinyWeights& weights, const LoraOptions& lora = {})
       : spec(WithAdapters(weights.spec, lora).value()),

@@ -1,4 +1,4 @@
-// A trainer whose GPU is lost says so to whoever called, and to its own process, which ends.
+// A trainer whose GPU is lost reports it to its caller and to its own process, which ends.
 #include <functional>
 
 #include "common/backend/cuda_backend.h"
@@ -14,7 +14,7 @@ namespace {
 using namespace tandem::testing;
 using emulator::EmulatedCuda;
 
-// A trainer of its own group, behind its service; calls go past gRPC.
+// A trainer in a group of one, behind its service; calls bypass gRPC.
 struct LosableTrainer {
   LosableTrainer() {
     options.session.model_dir = (dir.path() / "model").string();

@@ -59,7 +59,8 @@ bool SeparatesTitleWords(char32_t c) {
 }
 
 // Words are separated by white space and - ( { [ <. Of each, as in jinja2, the first character and
-// the rest are mapped apart: a sigma that is the whole rest is none that ends a word.
+// the rest are mapped separately: a sigma that is the whole rest does not count as the end of a
+// word.
 std::string TitleFilter(std::string_view text) {
   std::string out;
   size_t rest = 0;  // where the part of the word that becomes lower case begins

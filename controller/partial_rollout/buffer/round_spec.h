@@ -15,7 +15,7 @@ struct RoundSpec {
   int64_t step = 0;
   int64_t round = 0;         // of the step, from 0
   int64_t version = 0;       // of the weights that sample
-  int64_t groups = 0;        // at most so many unfinished groups, oldest first; 0: all
+  int64_t groups = 0;        // at most this many unfinished groups, oldest first; 0: all
   int64_t cap = 0;           // new tokens of a sample that is not final; 0: no cap
   int64_t max_versions = 8;  // see PartialOptions
   // All samples of a group with tokens of this weight version or an older one are final: the group

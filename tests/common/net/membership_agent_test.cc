@@ -16,7 +16,7 @@ namespace {
 
 const BuildInfo kBuild = {.version = "1", .commit = "c", .sources = "s", .flags = "f"};
 
-// Answers as it is told to.
+// Gives the answers that a test sets.
 class FakeController : public v1::ClusterService::Service {
  public:
   grpc::Status Register(grpc::ServerContext*,

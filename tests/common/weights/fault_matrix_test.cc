@@ -93,12 +93,12 @@ class StoppingClient : public OrderedClient {
   int bucket_ = 0;
 };
 
-// gRPC opens descriptors of its own (pollers, a connection that is made again) when it likes, and
+// gRPC opens its own descriptors (pollers, a new connection) at any time, and
 // closes those of a peer that was killed when it notices. Fewer than the faults of a matrix, each
 // of which would leave one more.
 constexpr int kOfGrpc = 4;
 
-// Waits until a process has come down to `want` descriptors and gRPC's.
+// Waits until a process has only `want` descriptors besides gRPC's.
 void AwaitDescriptors(const std::string& process, int want) {
   WaitUntil("the descriptors of " + process + " to be closed",
             [&] { return OpenDescriptors(process) <= want + kOfGrpc; });

@@ -1,4 +1,4 @@
-// A rollout (and a trainer) as processes of their own, and the trainer's end in the test.
+// A rollout (and a trainer) as separate processes, and the trainer's end in the test.
 #pragma once
 
 #include <filesystem>

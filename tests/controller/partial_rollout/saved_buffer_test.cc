@@ -1,4 +1,4 @@
-// A pool in a checkpoint comes back as it was, and a damaged one is told.
+// A pool is restored from a checkpoint unchanged, and a damaged one is reported.
 #include "controller/partial_rollout/buffer/saved_buffer.h"
 
 #include <filesystem>

@@ -22,7 +22,7 @@ bool AnyHas(const Lines& lines, const std::string& part) {
                      [&](const std::string& line) { return Has(line, part); });
 }
 
-// A call that ends only when it is cancelled; with an error of its own after half a minute, so that
+// A call that ends only when it is cancelled; with a distinct error after half a minute, so that
 // a test fails instead of hanging.
 class Endless {
  public:

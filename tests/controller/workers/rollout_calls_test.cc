@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// Lets callers through when so many have come as there are rollouts; half a minute is too long.
+// Blocks callers until there is one per rollout; fails after half a minute.
 class Meeting {
  public:
   explicit Meeting(int members) : members_(members) {}

@@ -1,5 +1,5 @@
 // A libnccl.so.2 of which only the start of a group does anything: it gives out a communicator and
-// fails, and counts those that were given back.
+// fails, and counts those that were freed.
 #include <cstdint>
 
 #include <nccl.h>

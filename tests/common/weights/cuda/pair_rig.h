@@ -1,5 +1,5 @@
 // A trainer's publisher and a rollout's updates in one process, over a Unix socket and any of the
-// transports; on a GPU each side has an emulated one of its own.
+// transports; for a GPU each side has its own emulated one.
 #pragma once
 
 #include <cstring>
@@ -94,7 +94,7 @@ struct Side {
   WeightTransport* transport = HostTransport();
 };
 
-// A process of its own to the trainer.
+// A separate process for the trainer.
 inline emulator::EmulatedCudaOptions OfRollout(emulator::EmulatedCudaOptions options) {
   options.process = -1;
   return options;
