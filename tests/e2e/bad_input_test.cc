@@ -1,4 +1,5 @@
-// Configs and data that cannot work: refused by name before anything trains, nobody left.
+// Configs and data that cannot work: refused by name before anything trains, and no process is
+// left.
 #include <fstream>
 
 #include <arpa/inet.h>

@@ -1,4 +1,5 @@
-// The plan of a run against the ledgers of its workers, and these against what the system says.
+// The plan of a run against the ledgers of its workers, and the ledgers against the system's
+// figures.
 #include <algorithm>
 #include <cstdlib>
 

@@ -1,4 +1,4 @@
-// A reward service goes away in the middle of a run: nobody recovers from that, the run says so.
+// A reward service disappears during a run: the run does not recover from that and says so.
 #include <atomic>
 
 #include <catch2/catch.hpp>

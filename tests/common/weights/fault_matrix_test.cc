@@ -1,5 +1,5 @@
 // W6 and W11 as a matrix: every fault at every bucket index, between two processes. After each the
-// rollout holds the whole old version or none, the next update heals it, and nothing has leaked.
+// rollout holds the whole old version or none, the next update succeeds, and nothing has leaked.
 #include <functional>
 
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// What samples go on from, over a real socket: whole, in order, and below our message size.
+// The tokens from which samples continue, over a real socket: complete, in order, and below the
+// message size limit.
 #include <algorithm>
 #include <mutex>
 

@@ -1,4 +1,4 @@
-// What a dry run says of the memory plan, and what it leaves behind: nothing.
+// A dry run prints the memory plan and leaves no files.
 #include "controller/assembly/dry_run.h"
 
 #include <filesystem>

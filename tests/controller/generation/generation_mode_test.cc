@@ -1,4 +1,4 @@
-// What the train loop relies on, whichever mode generates.
+// What the train loop relies on in every generation mode.
 #include <map>
 #include <memory>
 #include <utility>

@@ -1,4 +1,4 @@
-// R4: groups in = groups out + groups carried, over random rounds; and rounds made again.
+// R4: groups in = groups out + groups carried, over random rounds; and repeated rounds.
 #include <map>
 #include <set>
 

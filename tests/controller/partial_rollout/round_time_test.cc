@@ -1,4 +1,4 @@
-// Rounds that the clock ends, and an engine that needs longer than that for a token.
+// Rounds that end by time, and an engine that needs longer than a round for one token.
 #include <map>
 #include <optional>
 #include <utility>

@@ -1,4 +1,4 @@
-// A checkpoint with a pool in the middle of everything.
+// A checkpoint with a pool whose groups are in every state.
 #pragma once
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Rounds that end early, and samples that go on.
+// Rounds that end early, and samples that continue.
 #include <map>
 #include <set>
 

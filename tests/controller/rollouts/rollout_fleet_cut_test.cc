@@ -1,4 +1,4 @@
-// Rounds that end early while rollouts come and go.
+// Rounds that end early while rollouts are lost and replaced.
 #include <map>
 
 #include <catch2/catch.hpp>

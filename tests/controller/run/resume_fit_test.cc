@@ -1,5 +1,5 @@
-// A checkpoint whose groups or adapters do not fit: a dry run and a start say the same of it, and
-// nothing has been moved or started by then.
+// A checkpoint whose groups or adapters do not fit: a dry run and a start give the same message,
+// before anything is moved or started.
 #include <filesystem>
 #include <fstream>
 #include <functional>

@@ -1,4 +1,4 @@
-// Values that are not finite, and optimizer moments that are not there.
+// Values that are not finite, and missing optimizer moments.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// When a run compares the rollouts' weights, and what becomes of it when they are others.
+// When a run compares the rollouts' weights, and how it ends if they differ.
 #include <filesystem>
 #include <fstream>
 

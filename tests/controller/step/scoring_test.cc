@@ -1,5 +1,4 @@
-// Rewards as they come from a service or the functions of the configuration: only numbers are
-// taken.
+// Rewards from a service or from the configured functions: only finite numbers are accepted.
 #include "controller/step/scoring.h"
 
 #include <limits>
