@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and running needs: Debian packages, and LibTorch from the torch wheel
-# under .deps/venv. Idempotent; what is there already is not touched, and a set-up that was
-# interrupted goes on with what it lacks.
+# under .deps/venv. Idempotent; what is installed already is not touched, and an interrupted
+# set-up continues with the missing parts.
 #   deploy/setup.sh [--dev]     --dev adds the formatter and the linter that .ci/run uses
 # Environment: TANDEM_HOME = folder of .deps, .cache, models, data and runs (default: the checkout, or
 # $TANDEM_BUILD_DIR-home where the checkout cannot be written).

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the documentation names exists: usage check_docs.py [ROOT].
+"""Checks that what the documentation names exists: usage check_docs.py [ROOT].
 
 In every .md file, and in the comments of configs/ and docs/examples/: links with their headings, paths that
 begin with a folder of the repository (globs allowed), bare names of source files, and names of tests; and the

@@ -3,8 +3,8 @@
 
 No two folders include each other, no type has two definitions (a program that linked both would break the one-definition
 rule, and a search finds the wrong one), no folder has more than 24 C++ files and no class more than 15 public functions
-(code_shape.py counts). What was beyond a limit when it was set stands below with its number of then, which may fall and
-must not rise; a name whose number has fallen is mentioned, so that the number here can follow.
+(code_shape.py counts). Names that exceeded a limit when it was set are listed below with their number, which may fall and
+must not rise; a name whose number has fallen is reported, so that the number here can be lowered.
 """
 import pathlib
 import sys

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checks the checks of the algorithms: changes one thing at a time and requires that a test fails.
+"""Checks the tests of the algorithms: changes one thing at a time and requires that a test fails.
 
     deploy/scripts/mutations.py [--only TEXT] [--build DIR]
     deploy/scripts/mutations.py --check [--root DIR]    # only whether every text is still there
 
 Each mutation of a formula is made in the source, its test program is built and run, and the source is
 put back, also after Ctrl-C and SIGTERM. Prints a table; exit code 1 where a mutation survived. Takes half an hour
-on two cores, so that it is no part of .ci/run; nobody else should build from the folder meanwhile.
+on two cores, so it is not part of .ci/run; do not build from the folder meanwhile.
 """
 import argparse
 import json

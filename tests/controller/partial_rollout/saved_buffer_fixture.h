@@ -1,4 +1,4 @@
-// A checkpoint with a pool whose groups are in every state.
+// A checkpoint with a pool of finished, carried and fresh samples.
 #pragma once
 
 #include <cstring>
