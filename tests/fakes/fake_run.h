@@ -209,7 +209,7 @@ class FakeRun {
   // As assembly chooses it by options.partial.
   std::unique_ptr<GenerationMode> MakeGenerationMode() {
     if (!options.partial.enabled) return std::make_unique<WholeGeneration>(*parts, options);
-    auto journal = *RoundJournal::Open(dir.path() / "partial_journal.jsonl", "fake run");
+    auto round_journal = *RoundJournal::Open(dir.path() / "partial_journal.jsonl", "fake run");
     auto buffer = *RolloutBuffer::Open(dir.path() / "partial_pool",
                                        {.tokenizer_digest = "fake",
                                         .vocab_limit = 100,
@@ -217,7 +217,7 @@ class FakeRun {
                                         .sampling = options.sampling});
     return std::make_unique<RoundGeneration>(
         *parts, options,
-        std::make_unique<RoundRunner>(options.partial, std::move(buffer), std::move(journal),
+        std::make_unique<RoundRunner>(options.partial, std::move(buffer), std::move(round_journal),
                                       clock));
   }
 

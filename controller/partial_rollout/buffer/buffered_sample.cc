@@ -24,13 +24,6 @@ bool BufferedGroup::complete() const {
                      [](const BufferedSample& sample) { return sample.finished(); });
 }
 
-const BufferedSample* BufferedGroup::Find(uint64_t sample_id) const {
-  const auto found =
-      std::find_if(samples.begin(), samples.end(),
-                   [&](const BufferedSample& sample) { return sample.sample_id == sample_id; });
-  return found == samples.end() ? nullptr : &*found;
-}
-
 int64_t BufferedGroup::oldest_version() const {
   int64_t oldest = std::numeric_limits<int64_t>::max();
   for (const BufferedSample& sample : samples) {

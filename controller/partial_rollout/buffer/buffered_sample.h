@@ -66,8 +66,7 @@ struct BufferedGroup {
   std::shared_ptr<const Prompt> prompt;
   std::vector<BufferedSample> samples;  // by index in the group
 
-  bool complete() const;                                 // all samples are finished
-  const BufferedSample* Find(uint64_t sample_id) const;  // nullptr: not in the group
+  bool complete() const;  // all samples are finished
   // Of all its tokens; the largest int64_t where it has none.
   int64_t oldest_version() const;
 };

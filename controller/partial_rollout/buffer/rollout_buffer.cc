@@ -150,16 +150,20 @@ void RolloutBuffer::Commit() { committed_ = state_; }
 
 void RolloutBuffer::Rollback() { state_ = committed_; }
 
-absl::Status RolloutBuffer::Extend(const Sample& sample) {
-  const auto group = state_.groups.find(sample.group);
-  const BufferedSample* found =
-      group == state_.groups.end() ? nullptr : group->second.Find(sample.sample_id);
-  if (found == nullptr) {
-    return MakeStatus(absl::StatusCode::kNotFound, "sample {:#x} of group {} is not in the pool",
-                      sample.sample_id, sample.group);
+absl::StatusOr<BufferPlace> RolloutBuffer::Find(const Sample& sample) const {
+  if (const auto group = state_.groups.find(sample.group); group != state_.groups.end()) {
+    for (size_t i = 0; i < group->second.samples.size(); ++i) {
+      if (group->second.samples[i].sample_id == sample.sample_id)
+        return BufferPlace{&group->second, i};
+    }
   }
-  BufferedSample& known =
-      group->second.samples[static_cast<size_t>(found - group->second.samples.data())];
+  return MakeStatus(absl::StatusCode::kNotFound, "sample {:#x} of group {} is not in the pool",
+                    sample.sample_id, sample.group);
+}
+
+absl::Status RolloutBuffer::Extend(const Sample& sample) {
+  TANDEM_ASSIGN_OR_RETURN(const BufferPlace place, Find(sample));
+  BufferedSample& known = state_.groups.at(sample.group).samples[place.index];
   if (sample.response_tokens() > known.tokens()) {
     TANDEM_ASSIGN_OR_RETURN(
         known.offset,

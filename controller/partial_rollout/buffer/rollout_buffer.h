@@ -2,6 +2,7 @@
 // far.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,6 +32,14 @@ struct BufferCounts {
   int64_t unfinished_groups() const { return groups - complete; }
   // "12 groups, 5 of them complete, 33 samples unfinished, 10240 tokens so far", for people.
   std::string Text() const;
+};
+
+// Where the buffer keeps a sample; valid until the buffer changes.
+struct BufferPlace {
+  const BufferedGroup* group = nullptr;
+  size_t index = 0;  // of the sample in the group
+
+  const BufferedSample& sample() const { return group->samples[index]; }
 };
 
 // What left the buffer for a step.
@@ -64,9 +73,12 @@ class RolloutBuffer {
   // error no group is added.
   absl::Status Add(const std::vector<Prompt>& prompts);
 
+  // By group and sample id. NotFound: the buffer does not have the sample.
+  absl::StatusOr<BufferPlace> Find(const Sample& sample) const;
+
   // Replaces what the buffer has of a sample by `sample`, which Round::Put has checked: the stored
-  // tokens, continued. kStop and kLength finish it, and so does a budget that is used up. NotFound:
-  // the buffer does not have the sample. With an error the buffer is unchanged.
+  // tokens, continued. kStop and kLength finish it, and so does a budget that is used up. Errors
+  // as Find; with an error the buffer is unchanged.
   absl::Status Extend(const Sample& sample);
 
   // Moves the `n` oldest complete groups out of the buffer. `on_sample` receives their samples one

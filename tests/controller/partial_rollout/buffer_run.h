@@ -109,9 +109,11 @@ struct BufferRun {
     return sample;
   }
 
-  // Begins a round and returns its requests.
+  // Begins a round and returns its requests. With an error the round before is still the newest.
   absl::StatusOr<std::vector<GroupRequest>> Begin(const RoundSpec& spec) const {
-    TANDEM_ASSIGN_OR_RETURN(round, Round::Plan(*buffer, spec));
+    TANDEM_ASSIGN_OR_RETURN(Round planned, Round::Plan(*buffer, spec));
+    TANDEM_RETURN_IF_ERROR(planned.CheckInterruptionPoints());
+    round = std::move(planned);
     return round->MakeRequests();
   }
   absl::Status Put(const Sample& sample) const { return round->Put(sample); }

@@ -132,4 +132,23 @@ TEST_CASE("Rounds without a token are made again from the journal as they were",
   REQUIRE(f.Round() == 1);
 }
 
+TEST_CASE("A journal that does not fit the buffer is dropped, and its round is planned anew",
+          "[partial]") {
+  RoundTimeFixture f(2);
+  REQUIRE(f.Round() == 2);
+  REQUIRE(f.Round() == 2);
+  f.Open();
+  f.rounds = 0;
+  REQUIRE(f.runner->buffer().Add(testing::SomePrompts(1, 1)).ok());
+  REQUIRE(f.runner->Journaled(1, 1, 0));
+  REQUIRE(f.Round() == 2);
+  const std::vector<std::string> notices = f.runner->TakeNotices();
+  REQUIRE(notices.size() == 1);
+  REQUIRE(testing::Has(notices[0], "step 1, round 0: the journal does not match"));
+  REQUIRE(testing::Has(notices[0], "is not in this round"));
+  REQUIRE_FALSE(f.runner->Journaled(1, 1, 0));
+  REQUIRE(f.Round() == 2);
+  REQUIRE(f.runner->TakeNotices().empty());
+}
+
 }  // namespace tandem
