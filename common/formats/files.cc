@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/status.h"
+#include "common/formats/file_io.h"
 
 namespace tandem {
 namespace {
@@ -80,21 +81,13 @@ absl::Status AtomicFile::Append(const void* data, size_t bytes) {
 }
 
 absl::Status AtomicFile::WriteAt(uint64_t offset, const void* data, size_t bytes) {
-  size_t done = 0;
-  while (done < bytes) {
-    const ssize_t written = ::pwrite(fd_, static_cast<const char*>(data) + done, bytes - done,
-                                     static_cast<off_t>(offset + done));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      const int error = written == 0 ? ENOSPC : errno;
-      return IoError(
-          path_,
-          fmt::format("writing {} bytes at byte {} ({} of them written)", bytes, offset, done),
-          error);
-    }
-    done += static_cast<size_t>(written);
-  }
-  return absl::OkStatus();
+  const IoResult write =
+      WriteAll(fd_, {static_cast<const char*>(data), bytes}, static_cast<int64_t>(offset));
+  if (write.error == 0) return absl::OkStatus();
+  return IoError(
+      path_,
+      fmt::format("writing {} bytes at byte {} ({} of them written)", bytes, offset, write.bytes),
+      write.error);
 }
 
 absl::Status AtomicFile::Commit() {

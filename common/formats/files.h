@@ -80,7 +80,7 @@ class AtomicDirectory {
 absl::Status SyncDirectory(const std::string& directory);
 
 // A file mapped read-only.
-
+//
 // Immutable and thread-safe. The bytes stay valid while the object lives; the file must not be
 // truncated meanwhile (the kernel would kill the reader), which is why writers here replace files
 // by rename and never rewrite them.

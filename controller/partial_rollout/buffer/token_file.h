@@ -6,13 +6,9 @@
 #include <string>
 #include <vector>
 
-#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 namespace tandem {
-
-// The error of an operation on a file in the run's folder; `error` is an errno.
-absl::Status RunFileError(const std::string& path, const char* action, int error);
 
 // Of a response, without the prompt.
 struct TokenArrays {
