@@ -159,7 +159,7 @@ absl::StatusOr<ResetResult> Trainer::Reset(const ResetCommand& command) {
   return reset_result_;
 }
 
-MiniBatchRequest Trainer::RequestOf(const ForwardBackwardCommand& command) const {
+MiniBatchRequest Trainer::MakeRequest(const ForwardBackwardCommand& command) const {
   MiniBatchRequest request;
   request.global_tokens = command.global_tokens;
   request.global_samples = static_cast<double>(command.global_samples);
@@ -197,7 +197,7 @@ absl::StatusOr<ForwardBackwardResult> Trainer::ForwardBackward(
       Agree(session->communicator(), samples.status(), "pulling samples").status());
   ForwardBackwardResult result;
   LogProbsBySample differing;
-  auto report = session->Train(RequestOf(command), *samples, &differing);
+  auto report = session->Train(MakeRequest(command), *samples, &differing);
   SendMismatchedLogProbs(command.step, differing);
   TANDEM_ASSIGN_OR_RETURN(result.batch, std::move(report));
   trained_ = trained_step_ == command.step ? trained_ + 1 : 1;

@@ -204,7 +204,7 @@ class Trainer {
   absl::StatusOr<TrainingSession*> SessionAt(int64_t version);
   // Sends the log-probs for the batch that the controller saves when it ends the run.
   void SendMismatchedLogProbs(int64_t step, const LogProbsBySample& log_probs);
-  MiniBatchRequest RequestOf(const ForwardBackwardCommand& command) const;
+  MiniBatchRequest MakeRequest(const ForwardBackwardCommand& command) const;
   void SetVersion(int64_t version);
   void UpdateWorkspace();
 

@@ -334,7 +334,8 @@ grpc::Status TandemService::CheckWeights(grpc::ServerContext*,
                                          v1::CheckResponse* response) {
   const absl::Status status = parts_.control.BetweenSteps([&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const auto results, parts_.run.weights.Check(request->hf_checkpoint()));
-    const std::string reference = parts_.run.weights.reference().Describe(request->hf_checkpoint());
+    const std::string reference =
+        parts_.run.weights.check_files().Describe(request->hf_checkpoint());
     LogInfo("the weights of {} rollouts were compared with {}", results.size(), reference);
     const absl::Status verdict = Verdict(results, reference);
     if (!verdict.ok()) parts_.control.Fail(verdict);

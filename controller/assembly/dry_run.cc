@@ -106,7 +106,7 @@ absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress) {
   }
   TellDevices(config, progress);
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> start,
-                          ForeseeStart(config, ResumeOptionsOf(config, train, inputs)));
+                          ForeseeStart(config, MakeResumeOptions(config, train, inputs)));
   for (const std::string& line : start) progress.OnMessage(line);
   progress.OnMessage(fmt::format(
       "not looked at: the values of the weights; whether cluster.listen is free; run.db; "

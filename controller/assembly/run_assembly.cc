@@ -155,7 +155,7 @@ class RunAssembly final : public Assembly {
   ConsoleProgress console_;
   ProgressRelay progress_;
   RestartBudget budget_{config_.cluster().max_restarts()};
-  WeightSync weights_{pool_, MakeWeightReference(config_), MakeCheckPolicy(config_.weight_sync()),
+  WeightSync weights_{pool_, MakeWeightCheckFiles(config_), MakeCheckPolicy(config_.weight_sync()),
                       MakeScrambleMode(config_.weight_sync())};
   // Two decoding batches in flight keep a rollout busy while the next group is sent.
   RolloutFleet fleet_{pool_,
@@ -262,7 +262,7 @@ absl::Status RunAssembly::TrainAndRecord(TrainLoop& loop, const std::string& run
 absl::Status RunAssembly::MakePlan(int64_t device_bytes) {
   TANDEM_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanRun(inputs_.spec, config_, device_bytes,
                                                          options_.run_dir, progress_));
-  options_.sleep = SleepModeOf(plan);
+  options_.sleep = ChooseSleepMode(plan);
   memory_plan_ = MemoryPlanToJson(plan);
   return absl::OkStatus();
 }
@@ -319,7 +319,7 @@ absl::Status RunAssembly::Run() {
   // workers for the order to stop.
   TANDEM_ASSIGN_OR_RETURN(
       const auto server,
-      RpcServer::Start(config_.cluster().listen(), {&cluster, &api}, SecurityOf(config_)));
+      RpcServer::Start(config_.cluster().listen(), {&cluster, &api}, MakeRpcSecurity(config_)));
   LogInfo("listening on {}, {} compute threads a worker", server->address(),
           ComputeThreads(config_));
   if (const auto cores = std::ssize(AllowedCores()); ComputeThreads(config_) > cores) {
@@ -372,7 +372,7 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const AssemblyOptions
       ResumePoint resume,
       check_only
           ? PeekResumePoint(config, checkpoints)
-          : ChooseResumePoint(config, ResumeOptionsOf(config, train, inputs, options.launch_id),
+          : ChooseResumePoint(config, MakeResumeOptions(config, train, inputs, options.launch_id),
                               checkpoints));
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<RoundRunner> round_runner,
                           OpenRoundRunner(config, train, inputs, resume));
@@ -416,10 +416,10 @@ absl::Status CheckCarriedGroups(const v1::Config& config,
       .status();
 }
 
-ResumeOptions ResumeOptionsOf(const v1::Config& config,
-                              const TrainOptions& train,
-                              const RunInputs& inputs,
-                              std::string launch_id) {
+ResumeOptions MakeResumeOptions(const v1::Config& config,
+                                const TrainOptions& train,
+                                const RunInputs& inputs,
+                                std::string launch_id) {
   const auto fits = [&](const std::string& checkpoint, int64_t step) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(CheckResumedAdapters(config, inputs.spec, checkpoint));
     return CheckCarriedGroups(config, train, inputs, checkpoint, step);
@@ -446,7 +446,7 @@ absl::StatusOr<std::unique_ptr<RoundRunner>> OpenRoundRunner(const v1::Config& c
 
 ClientFactory GrpcClients(const v1::Config& config) {
   const absl::Duration timeout = absl::Seconds(config.cluster().rpc_timeout_seconds());
-  const RpcSecurity security = SecurityOf(config);
+  const RpcSecurity security = MakeRpcSecurity(config);
   return {.trainer =
               [timeout, security](const WorkerEntry& entry) {
                 return MakeGrpcTrainerClient(entry.announcement.address, entry.incarnation, timeout,

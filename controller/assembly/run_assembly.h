@@ -60,10 +60,10 @@ absl::Status CheckCarriedGroups(const v1::Config& config,
 
 // How such a run chooses its checkpoint: its carried groups and its adapters (CheckResumedAdapters)
 // must fit the run. The result refers to the arguments.
-ResumeOptions ResumeOptionsOf(const v1::Config& config,
-                              const TrainOptions& train,
-                              const RunInputs& inputs,
-                              std::string launch_id = "");
+ResumeOptions MakeResumeOptions(const v1::Config& config,
+                                const TrainOptions& train,
+                                const RunInputs& inputs,
+                                std::string launch_id = "");
 
 // Null where partial rollout is off, or for a weight check. The buffer is empty until the train
 // loop loads it; warnings about the journal are added to `resume`. Errors as RolloutBuffer::Open

@@ -13,7 +13,7 @@
 #include "common/net/channel.h"
 #include "controller/plan/memory_plan.h"
 #include "controller/rollouts/parity_probe.h"
-#include "controller/rollouts/weight_reference.h"
+#include "controller/rollouts/weight_check_files.h"
 #include "controller/rollouts/weight_sync.h"
 #include "controller/step/train_options.h"
 #include "controller/workers/worker_registry.h"
@@ -34,7 +34,7 @@ v1::Config ConfigForWorkers(v1::Config config, const TrainOptions& options);
 // epochs (kTrainEpochs), so that samples of two epochs would use the same random numbers.
 absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t train_rows);
 
-RpcSecurity SecurityOf(const v1::Config& config);
+RpcSecurity MakeRpcSecurity(const v1::Config& config);
 
 // `build`: the controller's.
 RegistryOptions MakeRegistryOptions(const v1::Config& config,
@@ -45,12 +45,12 @@ RegistryOptions MakeRegistryOptions(const v1::Config& config,
 ParityProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit);
 
 // The values of rollout.free_cache_engine and rollout.sleep_level that the plan has decided on.
-SleepMode SleepModeOf(const MemoryPlan& plan);
+SleepMode ChooseSleepMode(const MemoryPlan& plan);
 
 // weight_sync.check; off with weight_sync.check_only, which makes its own check after the sync.
 CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync);
 // What checks compare with, for full training or for LoRA.
-std::unique_ptr<WeightReference> MakeWeightReference(const v1::Config& config);
+std::unique_ptr<WeightCheckFiles> MakeWeightCheckFiles(const v1::Config& config);
 ScrambleMode MakeScrambleMode(const v1::WeightSync& sync);
 
 }  // namespace tandem

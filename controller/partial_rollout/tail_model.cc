@@ -192,7 +192,7 @@ SlotReplay ReplayPass(const TailPass& pass) {
   return ReplaySlots(jobs, pass.slots);
 }
 
-std::vector<ReplayGroup> GroupsOf(const TailPass& pass) {
+std::vector<ReplayGroup> ToReplayGroups(const TailPass& pass) {
   std::vector<ReplayGroup> groups;
   for (size_t i = 0; i < pass.samples.size(); ++i) {
     const TailSample& sample = pass.samples[i];
@@ -213,7 +213,7 @@ struct Sums {
   double steps_steps = 0, steps_tokens = 0, tokens_tokens = 0, steps_time = 0, tokens_time = 0;
 };
 
-Sums SumsOf(const TailPass& pass) {
+Sums AddUp(const TailPass& pass) {
   const SlotReplay replay = ReplayPass(pass);
   Sums sums;
   for (size_t i = 0; i < pass.samples.size(); ++i) {
@@ -243,7 +243,7 @@ EmptySlots EmptyOfTail(const TailPass& pass) {
 }
 
 EngineCost FitEngineCost(const TailPass& pass) {
-  const Sums sums = SumsOf(pass);
+  const Sums sums = AddUp(pass);
   if (!(sums.tokens_tokens > 0)) return {};
   const double by_tokens = std::max(0.0, sums.tokens_time / sums.tokens_tokens);
   const double product = sums.steps_steps * sums.tokens_tokens;
@@ -267,7 +267,7 @@ CapPrediction PredictCap(const TailPass& pass,
                          const EngineCost& cost,
                          int64_t cap,
                          int64_t max_versions) {
-  const std::vector<ReplayGroup> groups = GroupsOf(pass);
+  const std::vector<ReplayGroup> groups = ToReplayGroups(pass);
   const RoundTotals totals =
       ReplayRounds(groups, {.cap = cap, .max_versions = max_versions, .slots = pass.slots});
   if (totals.whole_groups == 0) return {};

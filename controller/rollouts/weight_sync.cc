@@ -125,7 +125,7 @@ absl::StatusOr<PublishResult> WeightSync::Publish(
     if (before_check) before_check(result);
     // Only the rollouts that received weights: the others continue to generate, or sleep.
     TANDEM_ASSIGN_OR_RETURN(const auto checks, CheckOn(result.ranks, reference_dir, interrupted));
-    const std::string reference = reference_->Describe(reference_dir);
+    const std::string reference = check_files_->Describe(reference_dir);
     for (const int rank : result.ranks) {
       TANDEM_RETURN_IF_ERROR(VerdictOn(rank, checks[static_cast<size_t>(rank)], reference));
     }
@@ -171,7 +171,7 @@ absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::Check(const std::stri
 absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::CheckOn(const std::vector<int>& ranks,
                                                                    const std::string& reference_dir,
                                                                    const Interrupted& interrupted) {
-  TANDEM_RETURN_IF_ERROR(reference_->CheckFiles(reference_dir));
+  TANDEM_RETURN_IF_ERROR(check_files_->Check(reference_dir));
   // A missing rollout must not fail its trainer's call: a trainer that gets no address takes part
   // in the gather and asks no rollout.
   std::vector<std::string> addresses(static_cast<size_t>(pool_.pairs()));

@@ -13,7 +13,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "controller/rollouts/weight_reference.h"
+#include "controller/rollouts/weight_check_files.h"
 #include "controller/workers/rollout_calls.h"
 #include "controller/workers/worker_pool.h"
 
@@ -48,21 +48,21 @@ using Interrupted = std::function<bool()>;
 class WeightSync {
  public:
   WeightSync(WorkerPool& pool,
-             std::unique_ptr<WeightReference> reference,
+             std::unique_ptr<WeightCheckFiles> check_files,
              CheckPolicy check,
              ScrambleMode scramble = ScrambleMode::kOff)
-      : pool_(pool), reference_(std::move(reference)), check_(check), scramble_(scramble) {}
+      : pool_(pool), check_files_(std::move(check_files)), check_(check), scramble_(scramble) {}
 
   // What checks compare with.
-  const WeightReference& reference() const { return *reference_; }
+  const WeightCheckFiles& check_files() const { return *check_files_; }
 
   // Ends updates that trainers of an older generation left open. Call only while no trainer syncs.
   absl::Status EndStaleUpdates();
 
   // Publishes `version` to all rollouts that do not hold it. A collective of all trainers.
   // With kFirst an incarnation's first weights, and the first after Forget(), are checked.
-  // `reference_dir`: the directory that the check compares with, as WeightReference has it ("": the
-  // trainers' own weights). Peer failures: Recovery decides; DataLoss: a digest or the check
+  // `reference_dir`: the directory that the check compares with, as WeightCheckFiles has it ("":
+  // the trainers' own weights). Peer failures: Recovery decides; DataLoss: a digest or the check
   // differs, the message names worker and tensor; Cancelled: interrupted, the rollouts were asked
   // to abort their updates. Repeating the call is safe after any failure. If a check follows,
   // `before_check` is called before it with the result so far.
@@ -112,7 +112,7 @@ class WeightSync {
   void AbortUpdates(const std::vector<int>& ranks);
 
   WorkerPool& pool_;
-  const std::unique_ptr<WeightReference> reference_;
+  const std::unique_ptr<WeightCheckFiles> check_files_;
   const CheckPolicy check_;
   const ScrambleMode scramble_;
   std::map<int, int64_t> checked_;  // rank → incarnation
@@ -125,7 +125,7 @@ class WeightSync {
 
 // DataLoss: names the first rollout (results are by rank) whose weights differ, or that checked
 // fewer tensors than there are, and its first difference. `reference` describes what was compared
-// with (WeightReference::Describe).
+// with (WeightCheckFiles::Describe).
 absl::Status Verdict(const std::vector<WeightCheckResult>& results, const std::string& reference);
 // The same for one rollout.
 absl::Status VerdictOn(int rank, const WeightCheckResult& result, const std::string& reference);

@@ -118,8 +118,8 @@ void Recovery::WarnOfMoments() const {
       checkpoint_));
 }
 
-std::string Recovery::ReferenceFiles() const {
-  return context_.weights.reference().FindFiles(checkpoint_);
+std::string Recovery::FilesToCheck() const {
+  return context_.weights.check_files().Find(checkpoint_);
 }
 
 absl::StatusOr<RunPosition> Recovery::LoadOnce() {
@@ -134,7 +134,7 @@ absl::StatusOr<RunPosition> Recovery::LoadOnce() {
   TANDEM_RETURN_IF_ERROR(context_.weights.EndStaleUpdates());
   TANDEM_ASSIGN_OR_RETURN(
       const PublishResult published,
-      context_.weights.Publish(position.version, ReferenceFiles(), context_.interrupted));
+      context_.weights.Publish(position.version, FilesToCheck(), context_.interrupted));
   if (!published.checked.empty()) context_.progress.OnMessage(published.checked);
   TANDEM_RETURN_IF_ERROR(context_.weights.Wake(context_.interrupted).status());
   loaded_ = true;

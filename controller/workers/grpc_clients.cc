@@ -178,7 +178,7 @@ absl::StatusOr<std::shared_ptr<RolloutClient>> MakeGrpcRolloutClient(const std::
 
 namespace {
 
-ProbabilityComparison ProbabilitiesOf(const v1::ProbabilityComparison& proto) {
+ProbabilityComparison ComparisonFromProto(const v1::ProbabilityComparison& proto) {
   return {.tokens = proto.tokens(),
           .policy_mean = proto.policy_mean(),
           .policy_squares = proto.policy_squares(),
@@ -198,7 +198,7 @@ ForwardBackwardReply ToResult(const v1::ForwardBackwardResponse& proto) {
   result.identical_tokens = proto.identical_tokens();
   result.max_abs_difference = proto.max_abs_difference();
   result.sum_abs_difference = proto.sum_abs_difference();
-  result.probabilities = ProbabilitiesOf(proto.probabilities());
+  result.probabilities = ComparisonFromProto(proto.probabilities());
   for (const v1::LogProbMismatch& mismatch : proto.mismatches()) {
     result.mismatches.push_back({.sample_id = mismatch.sample_id(),
                                  .position = mismatch.position(),

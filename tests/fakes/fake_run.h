@@ -161,10 +161,10 @@ class FakeRun {
       int64_t max_restarts = 3,
       CheckPolicy check_policy = {},
       ScrambleMode scramble = ScrambleMode::kOff,
-      std::unique_ptr<WeightReference> reference = MakeFullWeightReference({.model_dir = "/model"}))
+      std::unique_ptr<WeightCheckFiles> check_files = MakeFullCheckFiles({.model_dir = "/model"}))
       : registry({.trainers = pairs, .rollouts = pairs}, clock),
         pool(registry, Factory(), pairs, clock),
-        weights(pool, std::move(reference), check_policy, scramble),
+        weights(pool, std::move(check_files), check_policy, scramble),
         budget(max_restarts) {
     forward.compared_tokens = forward.identical_tokens = 16;
     clock.OnSleep([this] { RestartMissing(); });

@@ -32,7 +32,7 @@ int64_t BufferedGroup::oldest_version() const {
   return oldest;
 }
 
-std::vector<VersionRun> RunsOf(const std::vector<int64_t>& versions) {
+std::vector<VersionRun> ToVersionRuns(const std::vector<int64_t>& versions) {
   std::vector<VersionRun> runs;
   for (const int64_t version : versions) {
     if (runs.empty() || runs.back().version != version) runs.push_back({version, 0});

@@ -40,7 +40,7 @@ struct VersionRun {
 };
 
 // Run-length encoding of one version per token, and its inverse.
-std::vector<VersionRun> RunsOf(const std::vector<int64_t>& versions);
+std::vector<VersionRun> ToVersionRuns(const std::vector<int64_t>& versions);
 std::vector<int64_t> PerToken(const std::vector<VersionRun>& runs);
 
 struct BufferedSample {

@@ -16,7 +16,7 @@ using RowKey = std::pair<uint64_t, uint64_t>;
 RowKey KeyOf(const Prompt& prompt) { return {prompt.epoch, prompt.data_row}; }
 
 // The segments that a rollout would report: the prompt, then one for each weight version.
-std::vector<Segment> SegmentsOf(int64_t prompt_tokens, const std::vector<VersionRun>& versions) {
+std::vector<Segment> MakeSegments(int64_t prompt_tokens, const std::vector<VersionRun>& versions) {
   std::vector<Segment> segments = {{.begin = 0, .length = prompt_tokens}};
   for (const VersionRun& run : versions) {
     segments.push_back({.begin = segments.back().begin + segments.back().length,
@@ -115,7 +115,7 @@ absl::StatusOr<Sample> RolloutBuffer::ReadSample(const BufferedGroup& group, siz
                 .temperature = known.temperature,
                 .off_support = known.off_support};
   sample.tokens.insert(sample.tokens.end(), arrays.tokens.begin(), arrays.tokens.end());
-  sample.segments = SegmentsOf(sample.prompt_tokens, known.versions);
+  sample.segments = MakeSegments(sample.prompt_tokens, known.versions);
   return sample;
 }
 
@@ -157,8 +157,9 @@ absl::StatusOr<BufferPlace> RolloutBuffer::Find(const Sample& sample) const {
         return BufferPlace{&group->second, i};
     }
   }
-  return MakeStatus(absl::StatusCode::kNotFound, "sample {:#x} of group {} is not in the pool",
-                    sample.sample_id, sample.group);
+  return MakeStatus(absl::StatusCode::kNotFound,
+                    "sample {:#x} of group {} is not in the rollout buffer", sample.sample_id,
+                    sample.group);
 }
 
 absl::Status RolloutBuffer::Extend(const Sample& sample) {
@@ -170,7 +171,7 @@ absl::Status RolloutBuffer::Extend(const Sample& sample) {
         state_.file->Append({{sample.tokens.begin() + sample.prompt_tokens, sample.tokens.end()},
                              sample.log_probs}));
   }
-  known.versions = RunsOf(sample.versions);
+  known.versions = ToVersionRuns(sample.versions);
   known.log_probs = !sample.log_probs.empty();
   known.temperature = sample.temperature;
   known.off_support = known.off_support || sample.off_support;

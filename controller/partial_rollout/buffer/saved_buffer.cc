@@ -36,12 +36,12 @@ std::string Hex(const XXH128_hash_t& digest) {
   return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
 }
 
-std::string SealOf(std::string_view text) {
+std::string SealLine(std::string_view text) {
   return fmt::format("{{\"xxh3\":\"{}\"}}\n", Hex(XXH3_128bits(text.data(), text.size())));
 }
 
 // Bytes that are no UTF-8 get replacement characters.
-std::string LineOf(const Json& json) {
+std::string ToLine(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -100,7 +100,7 @@ absl::Status Damaged(const std::string& path, const std::string& what) {
   return MakeStatus(absl::StatusCode::kDataLoss, "{}: {}", path, what);
 }
 
-Prompt PromptOf(const Json& json) {
+Prompt PromptFromJson(const Json& json) {
   return {.data_row = json.at("row").get<uint64_t>(),
           .epoch = json.at("epoch").get<uint64_t>(),
           .tokens = json.at("tokens").get<std::vector<int32_t>>(),
@@ -111,20 +111,20 @@ Prompt PromptOf(const Json& json) {
 }
 
 // Throws where the name is none.
-FinishReason FinishOf(const std::string& name) {
+FinishReason ParseFinishReason(const std::string& name) {
   for (const FinishName& known : kFinishNames) {
     if (name == known.name) return known.reason;
   }
   throw nlohmann::json::out_of_range::create(403, "finish is \"" + name + "\"", nullptr);
 }
 
-BufferedSample SampleOf(const Json& json) {
+BufferedSample SampleFromJson(const Json& json) {
   BufferedSample sample{.sample_id = json.at("id").get<uint64_t>(),
                         .offset = json.at("offset").get<int64_t>(),
                         .log_probs = json.at("log_probs").get<bool>(),
                         .off_support = json.at("off_support").get<bool>(),
                         .temperature = json.at("temperature").get<float>(),
-                        .finish = FinishOf(json.at("finish").get<std::string>())};
+                        .finish = ParseFinishReason(json.at("finish").get<std::string>())};
   for (const Json& run : json.at("versions")) {
     sample.versions.push_back({run.at(0).get<int64_t>(), run.at(1).get<int64_t>()});
   }
@@ -154,7 +154,7 @@ absl::StatusOr<std::vector<Json>> ReadLines(const std::string& path) {
     }
     if (end == all.npos) break;
     if (end + 1 == all.size() && !lines.empty()) {
-      if (all.substr(at) == SealOf(all.substr(0, at))) return lines;
+      if (all.substr(at) == SealLine(all.substr(0, at))) return lines;
       return Damaged(path, "it was cut short, or its bytes are not those that were written");
     }
     lines.push_back(std::move(json));
@@ -258,11 +258,11 @@ absl::Status WriteSavedBuffer(const std::string& checkpoint,
       TANDEM_RETURN_IF_ERROR(writer.Append(arrays.tokens));
       TANDEM_RETURN_IF_ERROR(writer.Append(arrays.log_probs));
     }
-    groups += LineOf(
+    groups += ToLine(
         {{"group", number}, {"prompt", ToJson(*group.prompt)}, {"samples", std::move(samples)}});
   }
   TANDEM_RETURN_IF_ERROR(writer.Commit());
-  std::string text = LineOf({{"format", kBufferFormat},
+  std::string text = ToLine({{"format", kBufferFormat},
                              {"step", step},
                              {"tokenizer", options.tokenizer_digest},
                              {"vocab_limit", options.vocab_limit},
@@ -272,7 +272,7 @@ absl::Status WriteSavedBuffer(const std::string& checkpoint,
                              {"groups", state.groups.size()},
                              {"tokens", {{"bytes", writer.bytes()}, {"xxh3", writer.digest()}}}});
   text += groups;
-  text += SealOf(text);
+  text += SealLine(text);
   TANDEM_RETURN_IF_ERROR(WriteFileAtomically(folder->partial_path() + "/" + kLines, text));
   return folder->Commit();
 }
@@ -294,9 +294,10 @@ absl::StatusOr<std::optional<SavedBuffer>> ReadBuffer(const std::string& checkpo
     buffer.step = header.at("step").get<int64_t>();
     buffer.next_group = header.at("next_group").get<int64_t>();
     for (size_t i = 1; i < lines.size(); ++i) {
-      BufferedGroup group{.prompt =
-                              std::make_shared<const Prompt>(PromptOf(lines[i].at("prompt")))};
-      for (const Json& sample : lines[i].at("samples")) group.samples.push_back(SampleOf(sample));
+      BufferedGroup group{
+          .prompt = std::make_shared<const Prompt>(PromptFromJson(lines[i].at("prompt")))};
+      for (const Json& sample : lines[i].at("samples"))
+        group.samples.push_back(SampleFromJson(sample));
       buffer.groups.emplace(lines[i].at("group").get<int64_t>(), std::move(group));
     }
     const bool counted =
