@@ -70,7 +70,7 @@ class SharedSegment {
 
   std::byte* base_ = nullptr;
   int64_t bytes_ = 0;
-  // This rank's reason, which lies in the segment: no member that could be annotated.
+  // Guards this rank's reason. That is memory of the segment, not a member to annotate.
   Mutex own_reason_mutex_;
   int rank_ = 0;
   int world_size_ = 0;

@@ -188,8 +188,7 @@ absl::Status CheckVocabulary(const std::string& model_dir, const ModelSpec& spec
   if (ids <= spec.vocab_size) return absl::OkStatus();
   return InvalidArgument(
       "{}: the tokenizer has {} ids but the model only {} embedding rows: tokenizer and model do "
-      "not "
-      "belong together; take the tokenizer of the model",
+      "not belong together; take the tokenizer of the model",
       model_dir, ids, spec.vocab_size);
 }
 

@@ -82,8 +82,7 @@ absl::Status PreTokenizer::AddSteps(const nlohmann::json& json) {
   }
   return InvalidArgument(
       "pre_tokenizer '{}' is not supported (Sequence, Split, ByteLevel and Digits are); use a "
-      "model "
-      "with a byte-level BPE tokenizer",
+      "model with a byte-level BPE tokenizer",
       type);
 }
 

@@ -161,8 +161,7 @@ absl::Status AddTo(const nlohmann::json& json, PostProcessor& result) {
   if (type != "Sequence") {
     return InvalidArgument(
         "post_processor '{}' is not supported (TemplateProcessing, ByteLevel and Sequence are); "
-        "use "
-        "a model with a byte-level BPE tokenizer",
+        "use a model with a byte-level BPE tokenizer",
         type);
   }
   for (const nlohmann::json& part : json.at("processors")) {

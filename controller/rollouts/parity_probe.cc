@@ -165,8 +165,7 @@ absl::StatusOr<int64_t> ParityProbe::Compare() const {
           absl::StatusCode::kDataLoss,
           "the probe of step {} differs: rollout {} says log-prob {:.9g} at position {} of sample "
           "{:#x}, trainer {} says {:.9g}; with equal weights (version {}) and tokens one of the "
-          "two "
-          "computes wrongly",
+          "two computes wrongly",
           step_, rank, rollout[i], pair.sample.prompt_tokens + static_cast<int64_t>(i), id, rank,
           pair.trainer[i], version_);
     }

@@ -402,8 +402,7 @@ class Dispatching {
     if (group.losses_alone < kIsolatedCrashesBeforeDrop) return;
     result_.abandoned = Internal(
         "group {} was abandoned: {} times a rollout, at last rollout {}, was lost while it "
-        "generated "
-        "nothing else (a prompt of {} tokens, max_tokens={}); its log says why",
+        "generated nothing else (a prompt of {} tokens, max_tokens={}); its log says why",
         group.group, group.losses_alone, rank, group.prompt.size(), group.params.max_tokens);
     Fail(result_.abandoned);
   }

@@ -117,8 +117,7 @@ absl::Status LoraWeights::CheckGathered(Communicator& communicator) const {
         "{} is not what was gathered last: the digest of its masters is {}, of what was gathered "
         "{}; with it older adapters would be published under a newer version: it was changed and "
         "not gathered since, or did not arrive intact, which is a fault of the trainer; resume "
-        "from "
-        "the last checkpoint",
+        "from the last checkpoint",
         adapter_layout_.places()[tensor].name, masters[tensor].Hex(),
         gathered_digests_[tensor].Hex());
   }

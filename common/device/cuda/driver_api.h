@@ -84,8 +84,8 @@ absl::Status CudaErrorStatus(int code,
                              const std::string& name,
                              const std::string& text);
 
-// OK for cudaSuccess. Clears the runtime's last error of this thread, so that a caller that goes on
-// does not find it again at the next launch.
+// OK for cudaSuccess. Clears the runtime's last error of this thread, which a caller that
+// continues would otherwise get again from its next launch.
 absl::Status CheckRuntime(cudaError_t result, const std::string& call);
 
 }  // namespace tandem

@@ -305,8 +305,7 @@ absl::StatusOr<LoraCheckFiles> FindLoraCheckFiles(const std::string& directory, 
     return InvalidArgument(
         "weights cannot be compared with {}: it has a model and no {}, and with "
         "model.lora.merge=false rollouts hold adapters separate from the base, and merged weights "
-        "do "
-        "not tell: name a checkpoint with {}, or an adapter",
+        "do not tell: name a checkpoint with {}, or an adapter",
         directory, kAdapterFolder, kAdapterFolder);
   }
   return MakeStatus(absl::StatusCode::kNotFound,

@@ -78,8 +78,7 @@ absl::StatusOr<const KernelSets*> ChooseSets() {
   if (!forced.empty()) {
     return InvalidArgument(
         "TANDEM_CPU_ISA={} is not a kernel set; use amx, avx512bf16, avx512f, avx2 or "
-        "amx-emulated, or "
-        "unset it",
+        "amx-emulated, or unset it",
         forced);
   }
   return FailedPrecondition(
