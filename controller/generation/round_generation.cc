@@ -25,7 +25,7 @@ void CountRound(int64_t rounds, const RoundCounts& round, StepFacts& facts) {
   add("rounds", rounds);
   add("issued_samples", round.samples);
   add("final_samples", round.final_samples);
-  add("cut_samples", round.cut_samples);
+  add("cut_samples", round.interrupted_samples);
   add("prefilled_again_tokens", round.prefilled_again_tokens);
 }
 

@@ -66,7 +66,7 @@ absl::Status CheckVersions(const RolloutBuffer& buffer, const RoundSpec& spec) {
       if (sample.versions.empty() || sample.versions.back().version <= spec.version) continue;
       return FailedPrecondition(
           "sample {:#x} has tokens of weight version {}, and step {} samples with version {}: the "
-          "pool is not of this point of the run",
+          "rollout buffer is not of this point of the run",
           sample.sample_id, sample.versions.back().version, spec.step, spec.version);
     }
   }
@@ -115,13 +115,13 @@ absl::Status Round::CheckInterruptionPoints() const {
     const auto planned = samples_.find(id);
     if (planned == samples_.end()) {
       return FailedPrecondition(
-          "step {}, round {}: sample {:#x}, cut at {} tokens, is not in this round", spec_.step,
-          spec_.round, id, point);
+          "step {}, round {}: sample {:#x}, interrupted at {} tokens, is not in this round",
+          spec_.step, spec_.round, id, point);
     }
     const int64_t before = planned->second.tokens_before;
     if (point < before || point >= buffer_->options().sampling.max_tokens) {
       return FailedPrecondition(
-          "step {}, round {}: sample {:#x} has {} tokens, and cannot have been cut at {}",
+          "step {}, round {}: sample {:#x} has {} tokens, and cannot have been interrupted at {}",
           spec_.step, spec_.round, id, before, point);
     }
   }
@@ -260,7 +260,7 @@ RoundCounts Round::Counts() const {
       any = true;
       ++counts.samples;
       counts.final_samples += planned.is_final ? 1 : 0;
-      counts.cut_samples += sample.finished() ? 0 : 1;
+      counts.interrupted_samples += sample.finished() ? 0 : 1;
       counts.tokens += sample.tokens();
       counts.generated_tokens += sample.tokens() - planned.tokens_before;
       if (!planned.sent || planned.out || planned.tokens_before == 0) continue;

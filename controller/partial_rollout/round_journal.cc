@@ -103,8 +103,8 @@ absl::Status RoundJournal::Read() {
       return RunFileError(path_, "renaming", errno);
     }
     note_ = fmt::format(
-        "{} belongs to another run and was renamed to {}: repeated steps may be cut "
-        "elsewhere",
+        "{} belongs to another run and was renamed to {}: repeated steps may be "
+        "interrupted elsewhere",
         path_, previous);
     return absl::OkStatus();
   }
@@ -118,7 +118,7 @@ absl::Status RoundJournal::Read() {
     const bool torn = i + 1 == lines.size() && lines[i].back() != '\n';
     if (!torn) {
       note_ = fmt::format(
-          "line {} of {} is damaged: later rounds may be cut elsewhere "
+          "line {} of {} is damaged: later rounds may be interrupted elsewhere "
           "when they are repeated",
           i + 1, path_);
     }

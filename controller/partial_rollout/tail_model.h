@@ -9,7 +9,7 @@
 //   shortage of KV blocks), on all replicas as on one with all their slots;
 // - an engine step costs `step` seconds and each token that it computes `token` seconds more, be it
 //   sampled or prefilled; where it stands in its sequence makes no difference;
-// - the next steps draw samples of the same lengths, and a cut does not change a length;
+// - the next steps draw samples of the same lengths, and an interruption does not change a length;
 // - a round costs nothing but its engine steps; scoring, sync and training are the same.
 #pragma once
 
@@ -151,7 +151,7 @@ SlotReplay ReplaySlots(const std::vector<SlotJob>& jobs, int64_t slots);
 // Rounds of partial rollout with lengths that are known: what they would ask of the engine, step
 // after step, if every step drew groups of the same lengths. Pure and deterministic.
 
-// A prompt and its samples, each as long as it gets where nothing cuts it.
+// A prompt and its samples, each as long as it gets where nothing interrupts it.
 struct ReplayGroup {
   int64_t prompt_tokens = 0;
   std::vector<int64_t> lengths;  // response tokens

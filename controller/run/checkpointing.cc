@@ -115,7 +115,7 @@ void TrainLoop::ForgetBeforeOldestCheckpoint() {
   if (forgotten.ok()) return;
   // The checkpoint is complete, and a journal that is longer than necessary does no harm.
   context_.progress.OnMessage(
-      fmt::format("the journal of cuts was not shortened: {}", std::string(forgotten.message())));
+      fmt::format("the round journal was not shortened: {}", std::string(forgotten.message())));
 }
 
 absl::Status TrainLoop::SaveCheckpoint() {

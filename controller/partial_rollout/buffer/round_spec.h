@@ -30,10 +30,10 @@ struct RoundSpec {
 
 // Counts of a round so far.
 struct RoundCounts {
-  int64_t groups = 0;            // requested
-  int64_t samples = 0;           // requested: the unfinished ones of `groups`
-  int64_t final_samples = 0;     // of `samples`: may not be interrupted
-  int64_t cut_samples = 0;       // of `samples`: unfinished
+  int64_t groups = 0;               // requested
+  int64_t samples = 0;              // requested: the unfinished ones of `groups`
+  int64_t final_samples = 0;        // of `samples`: may not be interrupted
+  int64_t interrupted_samples = 0;  // of `samples`: unfinished
   int64_t tokens = 0;            // response tokens of `samples`, those of earlier rounds included
   int64_t generated_tokens = 0;  // of `tokens`: generated in this round
   // Tokens that rollouts computed again to continue the samples that were returned: their earlier

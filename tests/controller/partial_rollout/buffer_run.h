@@ -1,4 +1,4 @@
-// A pool with rollouts whose tokens are a function of sample id and position, as a model's whose
+// A buffer with rollouts whose tokens are a function of sample id and position, as a model's whose
 // weights do not change.
 #pragma once
 
@@ -174,3 +174,19 @@ inline void RequireWhole(const BufferRun& run, const Sample& sample) {
 }
 
 }  // namespace tandem::testing
+
+// Tests over a buffer are about these: they name them without the namespace.
+namespace tandem {
+using testing::BufferRun;
+using testing::Id;
+using testing::kAll;
+using testing::kStep;
+using testing::kVocab;
+using testing::LogProbAt;
+using testing::OptionsOf;
+using testing::RequireWhole;
+using testing::Says;
+using testing::SomePrompt;
+using testing::SomePrompts;
+using testing::TokenAt;
+}  // namespace tandem
