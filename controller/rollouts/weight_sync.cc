@@ -92,12 +92,12 @@ absl::StatusOr<std::vector<SyncReply>> WeightSync::Send(int64_t version,
   return sent;
 }
 
-absl::StatusOr<PublishResult> WeightSync::Publish(
+absl::StatusOr<WeightSyncResult> WeightSync::Sync(
     int64_t version,
     const std::string& reference_dir,
     const Interrupted& interrupted,
-    const std::function<void(const PublishResult&)>& before_check) {
-  PublishResult result{.ranks = Behind(version)};
+    const std::function<void(const WeightSyncResult&)>& before_check) {
+  WeightSyncResult result{.ranks = Behind(version)};
   if (result.ranks.empty()) return result;
   for (const int rank : result.ranks) held_.erase(rank);
   pending_.clear();

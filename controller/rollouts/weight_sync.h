@@ -30,12 +30,12 @@ struct CheckPolicy {
 // always.
 enum class ScrambleMode { kOff, kFirst, kAlways };
 
-struct PublishResult {
+struct WeightSyncResult {
   std::vector<int> ranks;            // rollouts that received the version
   std::vector<SyncReply> trainers;   // by rank
   std::map<int, PhaseReport> wakes;  // of the rollouts in `ranks`
   double changed_share = 0;
-  std::string digest;               // of rank 0's publication, "" if it published nothing
+  std::string digest;               // of what rank 0 sent, "" if it sent nothing
   std::string checked;              // a line about the weight check, "" if there was none
   std::vector<PhaseReport> checks;  // of the trainers, by rank; empty if there was none
 };
@@ -66,13 +66,13 @@ class WeightSync {
   // differs, the message names worker and tensor; Cancelled: interrupted, the rollouts were asked
   // to abort their updates. Repeating the call is safe after any failure. If a check follows,
   // `before_check` is called before it with the result so far.
-  absl::StatusOr<PublishResult> Publish(
+  absl::StatusOr<WeightSyncResult> Sync(
       int64_t version,
       const std::string& reference_dir,
       const Interrupted& interrupted = {},
-      const std::function<void(const PublishResult&)>& before_check = {});
+      const std::function<void(const WeightSyncResult&)>& before_check = {});
 
-  // Wakes the KV caches of the rollouts that the last Publish sent weights to, which then serve. By
+  // Wakes the KV caches of the rollouts that the last Sync sent weights to, which then serve. By
   // rank.
   absl::StatusOr<std::map<int, PhaseReport>> Wake(const Interrupted& interrupted = {});
 
@@ -118,7 +118,7 @@ class WeightSync {
   std::map<int, int64_t> checked_;  // rank → incarnation
   std::map<int, int64_t> synced_;   // once at least: rank → incarnation
   std::map<int, Held> held_;        // by rank
-  std::map<int, Held> pending_;     // published, not awake yet
+  std::map<int, Held> pending_;     // synced, not awake yet
   std::map<int, int64_t> sent_;     // rank → newest version that a rollout of it woke with
   int64_t resent_ = 0;
 };

@@ -126,7 +126,7 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   const absl::Status ahead = modes_.generation->StopBackground(batch);
   modes_.placement->BeforeSync(batch);
   if (IsPeerFailure(ahead)) return ahead;
-  const absl::Status synced = weights_.Publish(batch);
+  const absl::Status synced = weights_.SyncAndWake(batch);
   // If a trainer was lost, the run goes back to a checkpoint. After any other failure the trainers
   // hold the weights of a complete step, so the step is recorded before the run ends.
   if (IsPeerFailure(synced)) return synced;

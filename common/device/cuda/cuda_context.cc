@@ -119,7 +119,7 @@ void CudaContext::EndReads(bool arrived) {
 CudaContext::Arena CudaContext::MakeArena(int64_t bytes) {
   const absl::StatusOr<std::byte*> host = api_->AllocateHost(bytes);
   const absl::StatusOr<std::byte*> device =
-      host.ok() ? Take(bytes) : absl::StatusOr<std::byte*>(host.status());
+      host.ok() ? TryAllocate(bytes) : absl::StatusOr<std::byte*>(host.status());
   if (!device.ok()) {
     if (host.ok()) Keep(api_->FreeHost(*host));
     Starve("the small arrays that kernels read", bytes, device.status());
@@ -131,7 +131,7 @@ CudaContext::Arena CudaContext::MakeArena(int64_t bytes) {
 void CudaContext::Free(Arena& arena) {
   if (arena.bytes == 0) return;
   Keep(api_->FreeHost(arena.host));
-  if (arena.device != nullptr) Keep(GiveBack(arena.device, arena.bytes));
+  if (arena.device != nullptr) Keep(Free(arena.device, arena.bytes));
   arena = Arena();
 }
 
@@ -188,7 +188,7 @@ std::byte* CudaContext::Scratch(int slot, int64_t bytes) {
   Keep(api_->Synchronize(stream_));
   ForgetGraphs();
   if (address != nullptr) {
-    Keep(GiveBack(std::exchange(address, nullptr), std::exchange(held, 0)));
+    Keep(Free(std::exchange(address, nullptr), std::exchange(held, 0)));
   }
   const int64_t wanted = ScratchHeld(bytes);
   address = Allocate("the kernels' scratch", wanted);
@@ -198,19 +198,19 @@ std::byte* CudaContext::Scratch(int slot, int64_t bytes) {
 }
 
 std::byte* CudaContext::Allocate(const char* what, int64_t bytes) {
-  const absl::StatusOr<std::byte*> memory = Take(bytes);
+  const absl::StatusOr<std::byte*> memory = TryAllocate(bytes);
   if (memory.ok()) return *memory;
   Starve(what, bytes, memory.status());
   return nullptr;
 }
 
-absl::StatusOr<std::byte*> CudaContext::Take(int64_t bytes) {
+absl::StatusOr<std::byte*> CudaContext::TryAllocate(int64_t bytes) {
   TANDEM_ASSIGN_OR_RETURN(std::byte* const address, api_->Malloc(bytes));
   held_bytes_ += bytes;
   return address;
 }
 
-absl::Status CudaContext::GiveBack(std::byte* address, int64_t bytes) {
+absl::Status CudaContext::Free(std::byte* address, int64_t bytes) {
   held_bytes_ -= bytes;
   return api_->Free(address);
 }

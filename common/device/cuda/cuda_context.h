@@ -64,13 +64,13 @@ class CudaContext {
   // no memory (launching() is false then), an address that is not null and not to be used.
   std::byte* Scratch(int slot, int64_t bytes);
   static constexpr int kScratchSlots = 16;
-  // Device memory for `what` that is kept apart from scratch but counts with it, until GiveBack.
+  // Device memory for `what` that is kept apart from scratch but counts with it, until Free.
   // Null where there is none.
   std::byte* Allocate(const char* what, int64_t bytes);
   // The same, for who has an error of its own to give.
-  absl::StatusOr<std::byte*> Take(int64_t bytes);
-  absl::Status GiveBack(std::byte* address, int64_t bytes);
-  // Bytes on the device of scratch, of Upload's buffers and of Take.
+  absl::StatusOr<std::byte*> TryAllocate(int64_t bytes);
+  absl::Status Free(std::byte* address, int64_t bytes);
+  // Bytes on the device of scratch, of Upload's buffers and of TryAllocate.
   int64_t held_bytes() const { return held_bytes_; }
 
   // Whether Synchronize has an error to return: uploaded arrays may not be there.

@@ -23,7 +23,7 @@ struct ModeRun : PartialRun {
     options.partial.groups_per_round = 3;
     Prepare(StartMode::kPaused);
     mode = MakeGenerationMode();
-    REQUIRE(weights.Publish(0, "").ok());
+    REQUIRE(weights.Sync(0, "").ok());
     REQUIRE(weights.Wake().ok());
   }
 

@@ -78,7 +78,7 @@ absl::Status Ignore(const Sample&) { return absl::OkStatus(); }
 // All rollouts hold version 0 and serve.
 void Serve(testing::FakeRun& run) {
   run.Prepare(StartMode::kPaused);
-  REQUIRE(run.weights.Publish(0, "").ok());
+  REQUIRE(run.weights.Sync(0, "").ok());
   REQUIRE(run.weights.Wake().ok());
   run.journal.Take();
 }
@@ -180,7 +180,7 @@ TEST_CASE("Nobody waits for the sync of a rollout that is not wanted any more",
   REQUIRE(run.journal.Count("rollout 1 AbortUpdate()") == 1);
   REQUIRE(run.journal.Count("rollout 0 AbortUpdate()") == 0);
   endless = false;
-  REQUIRE(run.weights.Publish(0, "").ok());
+  REQUIRE(run.weights.Sync(0, "").ok());
   REQUIRE(run.weights.Wake().ok());
   REQUIRE(run.weights.Complete(0));
 }

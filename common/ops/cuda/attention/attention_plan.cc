@@ -110,7 +110,7 @@ void CudaAttention::State::FreeRope(CudaContext& context) {
   // Kernels that read it may be under way, and graphs know its address.
   context.DropGraphs();
   context.Keep(context.Synchronize());
-  context.Keep(context.GiveBack(rope_memory, rope_bytes));
+  context.Keep(context.Free(rope_memory, rope_bytes));
   rope_memory = nullptr;
   rope_bytes = 0;
 }
