@@ -42,7 +42,8 @@
 #include "controller/store/progress.h"
 #include "controller/store/sqlite_run_store.h"
 #include "controller/store/trackers.h"
-#include "controller/workers/grpc_clients.h"
+#include "controller/workers/rollout_client.h"
+#include "controller/workers/trainer_client.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -126,7 +127,7 @@ class RunAssembly final : public Assembly {
   StepContext MakeContext(Tracker& tracker);
   RunModes MakeModes(const StepContext& context);
   std::unique_ptr<Tracker> MakeTracker() const;
-  void TellResume();
+  void ReportResume();
   bool check_only() const { return config_.weight_sync().check_only(); }
   // Makes the memory plan (PlanRun), which also decides how rollouts sleep.
   absl::Status MakePlan(int64_t device_bytes);
@@ -203,7 +204,7 @@ std::unique_ptr<Tracker> RunAssembly::MakeTracker() const {
 }
 
 // Reports both in the log and to the user.
-void RunAssembly::TellResume() {
+void RunAssembly::ReportResume() {
   if (!resume_.note.empty()) {
     LogInfo("{}", resume_.note);
     progress_.OnMessage(resume_.note);
@@ -215,7 +216,7 @@ void RunAssembly::TellResume() {
 }
 
 absl::Status RunAssembly::CheckAndReport(const StepContext& context) {
-  TellResume();
+  ReportResume();
   Recovery recovery(context, options_, FirstGeneration());
   const absl::Status status =
       CheckOnly(context, recovery, resume_.checkpoint, options_.run_dir + "/" + kCheckReport);
@@ -238,7 +239,7 @@ absl::Status RunAssembly::TrainAndRecord(TrainLoop& loop, const std::string& run
       .max_response_tokens = config_.data().max_response_length()};
   RunRecorder recorder(*store_, progress_, std::move(info));
   absl::Status status = recorder.Begin();
-  TellResume();
+  ReportResume();
   if (status.ok()) status = loop.Run(resume_.checkpoint);
   if (loop.failed_loading()) failed_at_ = FailedAt::kInputs;
   control_.OnEnded(status);

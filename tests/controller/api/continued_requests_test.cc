@@ -7,7 +7,7 @@
 #include "common/net/server.h"
 #include "common/net/worker_codec.h"
 #include "controller/rollouts/rollout_dispatcher.h"
-#include "controller/workers/grpc_clients.h"
+#include "controller/workers/rollout_client.h"
 #include "tandem/v1/rollout.grpc.pb.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
