@@ -33,7 +33,7 @@ FUNCTIONS = {
     "rollout_worker/weights/weight_updates.h: WeightUpdates": 17,
     "trainer_worker/shard/shard_plan.h: ShardPlan": 16,
     "trainer_worker/trained_weights/lora_weights.h: LoraWeights": 16,
-    "trainer_worker/trainer.h: Trainer": 18,
+    "trainer_worker/trainer.h: Trainer": 17,
     "trainer_worker/training_session.h: TrainingSession": 16,
 }
 
