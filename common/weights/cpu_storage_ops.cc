@@ -121,7 +121,7 @@ class CpuStorageOps final : public StorageOps {
 
   const WeightLayout& layout() const override { return *layout_; }
 
-  absl::Status StoreRows(const std::vector<DenseRows>& pieces) override {
+  absl::Status StoreRows(const std::vector<DenseRows>& pieces, Location /*location*/) override {
     tandem::StoreRows(*pool_, *layout_, storage_, pieces);
     return absl::OkStatus();
   }

@@ -79,7 +79,7 @@ absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t generation,
 
 absl::StatusOr<UniqueFd> PassSlots(const std::string& path,
                                    int64_t generation,
-                                   const SlotMemory& slots) {
+                                   const ProducerSlots& slots) {
   auto connection = ConnectLocal(path);
   if (!connection.ok()) {
     return Annotate(connection.status(),

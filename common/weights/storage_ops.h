@@ -24,7 +24,6 @@ struct DenseRows {
   int64_t row = 0;
   int64_t rows = 0;
   const std::byte* from = nullptr;
-  Location location = Location::kDevice;  // of `from`; kHost only where the device is no host
 };
 
 // Of one storage (layout().total_bytes()), which must be mapped, its padding zeroed once, whenever
@@ -35,9 +34,9 @@ class StorageOps {
   virtual ~StorageOps() = default;
   virtual const WeightLayout& layout() const = 0;
 
-  // Writes rows, none of them twice, in the order of the device's work. SlotMemory says when their
-  // source may change.
-  virtual absl::Status StoreRows(const std::vector<DenseRows>& pieces) = 0;
+  // Writes rows, none of them twice, in the order of the device's work. `location` is where all of
+  // them are; to a worker on a CPU both are the same. SlotMemory says when they may change.
+  virtual absl::Status StoreRows(const std::vector<DenseRows>& pieces, Location location) = 0;
   // Of each tensor, re-read from where it is stored.
   virtual absl::StatusOr<std::vector<Digest>> DigestStored(
       const std::vector<const TensorPlace*>& places) = 0;

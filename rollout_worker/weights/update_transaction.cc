@@ -93,11 +93,10 @@ absl::Status UpdateTransaction::Apply(UpdateId id,
   for (auto& [tensor, marked] : coverage) open_->coverage[tensor] = std::move(marked);
   std::vector<DenseRows> rows;
   for (const BucketEntry& entry : entries) {
-    rows.push_back({open_->places[entry.tensor], entry.row, entry.rows, slot.data + entry.offset,
-                    slot.location});
+    rows.push_back({open_->places[entry.tensor], entry.row, entry.rows, slot.data + entry.offset});
   }
   open_->applied = open_->applied || !rows.empty();
-  return storage_->StoreRows(rows);
+  return storage_->StoreRows(rows, slot.location);
 }
 
 size_t UpdateTransaction::kept_tensors() const {

@@ -25,18 +25,8 @@ class CudaStorageOps final : public StorageOps {
 
   const WeightLayout& layout() const override { return *layout_; }
 
-  absl::Status StoreRows(const std::vector<DenseRows>& pieces) override {
-    WeightRuns runs;
-    for (const DenseRows& piece : pieces) {
-      std::byte* const to = Row(*piece.place, piece.row);
-      const int64_t bytes = piece.rows * RowBytes(*piece.place);
-      if (piece.location == Location::kDevice) {
-        runs.Add(piece.from, to, bytes);
-      } else {
-        TANDEM_RETURN_IF_ERROR(context_->api().Copy(to, piece.from, bytes, context_->stream()));
-      }
-    }
-    return runs.Launch(*context_, WeightPassKind::kCopy);
+  absl::Status StoreRows(const std::vector<DenseRows>& pieces, Location location) override {
+    return location == Location::kDevice ? StoreFromDevice(pieces) : StoreFromHost(pieces);
   }
 
   absl::StatusOr<std::vector<Digest>> DigestStored(
@@ -87,6 +77,23 @@ class CudaStorageOps final : public StorageOps {
   }
 
  private:
+  // In one kernel.
+  absl::Status StoreFromDevice(const std::vector<DenseRows>& pieces) {
+    WeightRuns runs;
+    for (const DenseRows& piece : pieces) {
+      runs.Add(piece.from, Row(*piece.place, piece.row), piece.rows * RowBytes(*piece.place));
+    }
+    return runs.Launch(*context_, WeightPassKind::kCopy);
+  }
+  absl::Status StoreFromHost(const std::vector<DenseRows>& pieces) {
+    for (const DenseRows& piece : pieces) {
+      TANDEM_RETURN_IF_ERROR(context_->api().Copy(Row(*piece.place, piece.row), piece.from,
+                                                  piece.rows * RowBytes(*piece.place),
+                                                  context_->stream()));
+    }
+    return absl::OkStatus();
+  }
+
   int64_t RowBytes(const TensorPlace& place) const {
     return place.cols() * static_cast<int64_t>(DTypeBytes(layout_->dtype()));
   }

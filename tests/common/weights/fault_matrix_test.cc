@@ -24,7 +24,7 @@ using testing::WaitUntil;
 constexpr int64_t kSlotBytes = 512 << 10;
 
 // Flips a bit of a filled slot where the rollout reads it: in shared memory, or in the device's.
-void FlipBit(const SlotMemory& slots, int slot, int64_t offset, PairDevice& device) {
+void FlipBit(const ProducerSlots& slots, int slot, int64_t offset, PairDevice& device) {
   const int fd = slots.handle().fd;
   const off_t at = offset + (slots.shape().direct ? 0 : slot * slots.shape().slot_bytes);
   unsigned char byte = 0;
@@ -44,10 +44,11 @@ class SabotagedClient : public GrpcUpdateClient {
       : GrpcUpdateClient(std::move(channel), {.deadline = kPatience, .abort_deadline = kPatience}),
         flips_on_(flips_on),
         at_(at) {}
-  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  absl::StatusOr<PeerConnection> Begin(const UpdateRequest& request,
+                                       const ProducerSlots& slots) override {
     slots_ = &slots;
-    manifest_ = offer.manifest;
-    return GrpcUpdateClient::Begin(offer, slots);
+    manifest_ = request.manifest;
+    return GrpcUpdateClient::Begin(request, slots);
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
     if (!entries.empty() && bucket_++ == at_) {
@@ -64,7 +65,7 @@ class SabotagedClient : public GrpcUpdateClient {
   PairDevice* const flips_on_;
   const int at_;
   int bucket_ = 0;
-  const SlotMemory* slots_ = nullptr;
+  const ProducerSlots* slots_ = nullptr;
   Manifest manifest_;
 };
 

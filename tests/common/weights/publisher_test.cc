@@ -59,12 +59,12 @@ TEST_CASE("generations grow from update to update and over publishers") {
   int64_t last = 0;
   for (int i = 0; i < 5; ++i) {
     REQUIRE(f.publisher.Publish(i, f.weights, &f.client).ok());
-    REQUIRE(f.client.offer().generation > last);
-    last = f.client.offer().generation;
+    REQUIRE(f.client.request().id.generation > last);
+    last = f.client.request().id.generation;
   }
   WeightPublisher restarted(&f.layout, {8192, 2, nullptr});
   REQUIRE(restarted.Publish(9, f.weights, &f.client).ok());
-  REQUIRE(f.client.offer().generation > last);
+  REQUIRE(f.client.request().id.generation > last);
 }
 
 TEST_CASE("slots are no larger and no more than the update needs") {

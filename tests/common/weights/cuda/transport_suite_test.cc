@@ -148,7 +148,8 @@ TEST_CASE("W11: the trainer's death ends the update, closes what is open, and th
         REQUIRE(publisher.Publish(1, *weights, &client).ok());
         const auto slots =
             rig.trainer.transport->Create({8192, 2}, SlotLife::kManyUpdates, nullptr);
-        const auto link = client.Begin({2, 7, ManifestOf(rig.layout)}, **slots);
+        const auto link =
+            client.Begin({{2, 7}, (*slots)->shape(), ManifestOf(rig.layout)}, **slots);
         REQUIRE(link.ok());
         REQUIRE(client.StartApply(0, {{0, 0, 1, 0}}).ok());
         REQUIRE(client.WaitApply(0).ok());
