@@ -116,14 +116,60 @@ absl::Status WriteFileAtomically(const std::string& path, const std::string& con
   return file->Commit();
 }
 
+namespace {
+
+absl::Status OpenError(const std::string& path, int error) {
+  return MakeStatus(IoErrorCode(error), "{} cannot be read: {}", path, std::strerror(error));
+}
+
+// To be closed by who asked.
+struct OpenFile {
+  int fd = -1;
+  size_t size = 0;
+  struct stat info = {};
+};
+
+absl::StatusOr<OpenFile> OpenRegular(const std::string& path) {
+  OpenFile file;
+  // Not to wait for the other end, where somebody named a pipe.
+  file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file.fd < 0) return OpenError(path, errno);
+  if (::fstat(file.fd, &file.info) != 0 || !S_ISREG(file.info.st_mode)) {
+    const int error = S_ISDIR(file.info.st_mode) ? EISDIR : EINVAL;
+    ::close(file.fd);
+    return OpenError(path, error);
+  }
+  file.size = static_cast<size_t>(file.info.st_size);
+  return file;
+}
+
+}  // namespace
+
 bool PathExists(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::exists(path, ignored);
 }
 
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
-  TANDEM_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
-  return std::string(reinterpret_cast<const char*>(file->data()), file->size());
+  // Read, not mapped: a file that becomes shorter meanwhile is then merely shorter.
+  TANDEM_ASSIGN_OR_RETURN(const OpenFile file, OpenRegular(path));
+  std::string text(file.size, '\0');
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t got = ::pread(file.fd, text.data() + done, text.size() - done,
+                                static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      const int error = errno;
+      ::close(file.fd);
+      return OpenError(path, error);
+    }
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  ::close(file.fd);
+  text.resize(done);
+  return text;
 }
 
 absl::StatusOr<std::unique_ptr<AtomicDirectory>> AtomicDirectory::Create(const std::string& path,
@@ -170,29 +216,31 @@ namespace {
 
 constexpr size_t kReadChunk = size_t{128} << 10;
 
-absl::Status OpenError(const std::string& path, int error) {
-  return MakeStatus(IoErrorCode(error), "{} cannot be read: {}", path, std::strerror(error));
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return OpenError(path, errno);
-  struct stat info = {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    const int error = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
-    ::close(fd);
-    return OpenError(path, error);
-  }
-  const size_t size = static_cast<size_t>(info.st_size);
+  TANDEM_ASSIGN_OR_RETURN(const OpenFile file, OpenRegular(path));
   void* data = nullptr;
-  if (size > 0) data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (file.size > 0) data = ::mmap(nullptr, file.size, PROT_READ, MAP_PRIVATE, file.fd, 0);
   const int error = errno;
-  ::close(fd);
+  ::close(file.fd);
   if (data == MAP_FAILED) return OpenError(path, error);
   return std::shared_ptr<const MappedFile>(
-      new MappedFile(path, static_cast<const uint8_t*>(data), size));
+      new MappedFile(path, static_cast<const uint8_t*>(data), file.size,
+                     {.device = file.info.st_dev, .inode = file.info.st_ino}));
+}
+
+absl::Status MappedFile::CheckWhole() const {
+  // The page with the new end reads as zeros behind it, without a signal: the size tells.
+  struct stat now = {};
+  const bool same = ::stat(path_.c_str(), &now) == 0 && now.st_dev == identity_.device &&
+                    now.st_ino == identity_.inode;
+  const bool shorter = same && static_cast<size_t>(now.st_size) < size_;
+  if (!shorter && !guard_.touched_missing()) return absl::OkStatus();
+  return MakeStatus(absl::StatusCode::kDataLoss,
+                    "{} became shorter while it was read: it had {} bytes; fetch it again, and "
+                    "replace files in use by a rename instead of writing into them",
+                    path_, size_);
 }
 
 MappedFile::~MappedFile() {

@@ -9,6 +9,8 @@
 
 #include <absl/status/statusor.h>
 
+#include "common/formats/mapping_guard.h"
+
 namespace tandem {
 
 // Until Commit the bytes of `path` are in a file with this suffix, which readers ignore.
@@ -81,9 +83,9 @@ absl::Status SyncDirectory(const std::string& directory);
 
 // A file mapped read-only.
 
-// Immutable and thread-safe. The bytes stay valid while the object lives; the file must not be
-// truncated meanwhile (the kernel would kill the reader), which is why writers here replace files
-// by rename and never rewrite them.
+// Immutable and thread-safe. The bytes stay valid while the object lives. Writers here replace files
+// by rename and never rewrite them; where another program cuts the file short meanwhile, what it has
+// lost reads as zeros and CheckWhole tells.
 class MappedFile {
  public:
   // Errors by IoErrorCode name the path and the system's reason. An empty file
@@ -96,6 +98,9 @@ class MappedFile {
   const std::string& path() const { return path_; }
   const uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
+  // After reading, before what was read is believed. DataLoss: the file has become shorter since it
+  // was opened.
+  absl::Status CheckWhole() const;
   // Starts to read [first, first + bytes), which lies in the file, and no more: the system's own
   // reading ahead, of megabytes on some machines, is off there from now on. Best effort.
   void ReadExactly(const void* first, size_t bytes) const;
@@ -104,11 +109,17 @@ class MappedFile {
   void LetGo(const void* first, size_t bytes) const;
 
  private:
-  MappedFile(std::string path, const uint8_t* data, size_t size)
-      : path_(std::move(path)), data_(data), size_(size) {}
+  struct Identity {
+    uint64_t device = 0;
+    uint64_t inode = 0;
+  };
+  MappedFile(std::string path, const uint8_t* data, size_t size, Identity identity)
+      : path_(std::move(path)), data_(data), size_(size), identity_(identity), guard_(data, size) {}
   std::string path_;
   const uint8_t* data_;
   size_t size_;
+  Identity identity_;
+  MappingGuard guard_;
 };
 
 }  // namespace tandem

@@ -38,9 +38,10 @@ class SafetensorsFile {
   const SafetensorsTensor* Find(const std::string& name) const;
   // NotFound names file and tensor. The memory is read-only and may be unaligned for its dtype.
   absl::StatusOr<TensorView> View(const std::string& name) const;
-  // MappedFile::ReadExactly for a part of a view.
+  // Those of MappedFile, for a part of a view; CheckWhole when its bytes were read.
   void ReadExactly(const void* first, size_t bytes) const { file_->ReadExactly(first, bytes); }
   void LetGo(const void* first, size_t bytes) const { file_->LetGo(first, bytes); }
+  absl::Status CheckWhole() const { return file_->CheckWhole(); }
 
  private:
   explicit SafetensorsFile(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {}

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/formats/training_state.h"
 
@@ -23,6 +24,7 @@ absl::StatusOr<Json> HeaderOf(const SafetensorsFile& file) {
   const bool whole =
       digest != file.metadata().end() &&
       digest->second == TrainingStateDigest(found->second.data(), found->second.size());
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(found->second), file.path()));
   Json json = Json::parse(found->second, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     return absl::DataLossError(file.path() + ": its training-state header is not JSON");
@@ -270,6 +272,7 @@ absl::Status TrainingStateReader::ReadRows(
     const size_t bytes = static_cast<size_t>(end - begin) * row_bytes;
     std::memcpy(out + (begin - row_begin) * row_elements, from, bytes);
     files_[piece.rank]->LetGo(from, bytes);
+    TANDEM_RETURN_IF_ERROR(files_[piece.rank]->CheckWhole());
   }
   return absl::OkStatus();
 }

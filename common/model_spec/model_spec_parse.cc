@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/model_spec/model_family.h"
 #include "common/model_spec/model_spec.h"
@@ -117,6 +118,7 @@ class Reader {
 };
 
 absl::StatusOr<Json> ParseObject(const std::string& text, const std::string& source) {
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(text), source));
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     return InvalidArgument("{} is not a JSON object ({} bytes): fetch the model again", source,

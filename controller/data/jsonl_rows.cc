@@ -8,6 +8,7 @@
 
 #include <fmt/ranges.h>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -96,6 +97,7 @@ absl::Status ReadReward(const Json& row, const std::string& column, DataRow& out
 }
 
 absl::StatusOr<DataRow> ParseRow(const std::string& line, const ColumnNames& columns) {
+  TANDEM_RETURN_IF_ERROR(CheckJsonNesting(line));
   const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (row.is_discarded()) return InvalidArgument("the line is no JSON: {:.80}", line);
   if (!row.is_object())

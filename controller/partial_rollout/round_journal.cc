@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "controller/partial_rollout/buffer/token_file.h"
@@ -33,6 +34,7 @@ std::string Sealed(const Json& json) {
 
 // The object of a line that Sealed made, its newline included; discarded for any other line.
 Json Unsealed(const std::string& line) {
+  if (!CheckJsonNesting(line).ok()) return Json(Json::value_t::discarded);
   Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Json(Json::value_t::discarded);
   json.erase("xxh3");

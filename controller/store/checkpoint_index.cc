@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
@@ -88,6 +89,7 @@ Json StateJson(const ControllerState& state) {
 
 // Turns nlohmann's exceptions about wrong types into a status.
 absl::StatusOr<ControllerState> FromJson(const std::string& path, const std::string& text) try {
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(text), path));
   const Json json = Json::parse(text);
   if (json.at("format") != kFormat) {
     return MakeStatus(absl::StatusCode::kDataLoss, "{}: format {} is not known here, {} is", path,

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -200,6 +201,7 @@ std::string BatchHeaderToJson(const SavedBatchInfo& info, const std::vector<Batc
 
 // Turns exceptions of nlohmann and of the functions above into a status.
 absl::StatusOr<BatchHeader> BatchHeaderFromJson(const char* text, size_t bytes) try {
+  TANDEM_RETURN_IF_ERROR(CheckJsonNesting({text, bytes}));
   const Json json = Json::parse(text, text + bytes);
   BatchHeader header{.info = InfoOf(json.at("batch"))};
   for (const Json& sample : json.at("samples")) header.entries.push_back(EntryOf(sample));

@@ -13,6 +13,9 @@
 namespace tandem::jinja {
 
 inline constexpr int kMaxNesting = 200;
+// Operators, filters, subscripts and calls of one expression that make a tree as high as they are
+// many.
+inline constexpr int kMaxLinks = 1000;
 
 class DepthGuard {
  public:
@@ -93,6 +96,8 @@ class Parser {
   absl::StatusOr<CallArguments> ParseCallArguments();
   absl::StatusOr<std::string> ParseDottedName();
   bool AtTupleEnd() const;
+  // Counts one more operator that takes what is left of it as its operand.
+  absl::Status AddLink();
 
   // Tokens.
   const Token& Current() const { return tokens_[position_]; }
@@ -111,6 +116,8 @@ class Parser {
   std::vector<Token> tokens_;
   size_t position_ = 0;
   int depth_ = 0;       // nesting, bounded so that no template overflows the stack
+  int open_expressions_ = 0;  // inside each other
+  int links_ = 0;             // of the outermost open expression
   int loop_depth_ = 0;  // break and continue need a loop
   std::vector<std::set<std::string>*> name_collectors_;  // names read in the macros being parsed
 };

@@ -10,6 +10,7 @@
 #include <absl/time/time.h>
 
 #include "common/text/jinja/ast.h"
+#include "common/text/jinja/value/allowance.h"
 #include "common/text/jinja/value/value.h"
 
 namespace tandem::jinja {
@@ -21,6 +22,7 @@ struct Scope {
 
   const Value* Find(std::string_view name) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
+      if (!MayWork(scope->variables.size())) return nullptr;
       for (const auto& [key, value] : scope->variables) {
         if (key == name) return &value;
       }
@@ -28,6 +30,7 @@ struct Scope {
     return nullptr;
   }
   void Set(const std::string& name, Value value) {
+    MayWork(variables.size());
     for (auto& [key, old] : variables) {
       if (key == name) {
         old = std::move(value);
@@ -43,12 +46,16 @@ struct Scope {
 struct Runtime {
   absl::Time now;
   absl::TimeZone zone;
+  Allowance allowance;  // outlives the values of the scopes
   std::deque<Scope> scopes;
   int closures = 0;    // macros made so far: they refer to scopes
   int call_depth = 0;  // of macros and recursive loops
   int error_line = 0;  // of the innermost statement that failed, 0: none
 
-  Scope& NewScope(Scope* parent) { return scopes.emplace_back(Scope{parent, {}}); }
+  Scope& NewScope(Scope* parent) {
+    allowance.Work(sizeof(Scope));
+    return scopes.emplace_back(Scope{parent, {}});
+  }
 };
 
 inline constexpr int kMaxCallDepth = 100;

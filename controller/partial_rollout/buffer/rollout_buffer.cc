@@ -195,6 +195,7 @@ absl::StatusOr<BufferState> RolloutBuffer::Import(SavedBuffer saved) const {
     }
     state.groups.emplace(number, std::move(group));
   }
+  if (saved.arrays != nullptr) TANDEM_RETURN_IF_ERROR(saved.arrays->CheckWhole());
   return state;
 }
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <xxhash.h>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "controller/partial_rollout/buffer/resume_check.h"
@@ -142,6 +143,9 @@ absl::StatusOr<std::vector<Json>> ReadLines(const std::string& path) {
   while (at < all.size()) {
     const size_t end = all.find('\n', at);
     const std::string_view line = all.substr(at, end == all.npos ? all.npos : end - at);
+    if (!CheckJsonNesting(line).ok()) {
+      return Damaged(path, fmt::format("line {} is damaged", lines.size() + 1));
+    }
     Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object())
       return Damaged(path, fmt::format("line {} is damaged", lines.size() + 1));
@@ -183,6 +187,8 @@ absl::Status CheckSample(const SavedBuffer& buffer,
   }
   if (!sample.finished() && left == 0) return wrong("it has no tokens left, and is not finished");
   const auto file = static_cast<int64_t>(buffer.arrays->size());
+  // Before bytes are counted, which could be more than 64 bits hold.
+  if (sample.tokens() > file) return wrong("its arrays are not within the file");
   const int64_t bytes = TokenFile::Bytes(sample.tokens(), sample.log_probs);
   const bool inside = sample.offset >= 0 && sample.offset <= file && bytes <= file - sample.offset;
   return inside ? absl::OkStatus() : wrong("its arrays are not within the file");
@@ -220,7 +226,7 @@ absl::Status OpenArrays(const Json& header, SavedBuffer& buffer) {
       header.at("tokens").at("xxh3")) {
     return Damaged(path, "its bytes are not those that were written");
   }
-  return absl::OkStatus();
+  return buffer.arrays->CheckWhole();
 }
 
 }  // namespace
