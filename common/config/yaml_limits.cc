@@ -5,6 +5,7 @@
 #include <sstream>
 #include <vector>
 
+#include <nlohmann/json.hpp>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
@@ -12,6 +13,16 @@
 
 namespace tandem {
 namespace {
+
+// As JSON's writer judges it.
+bool IsUtf8(const std::string& text) {
+  try {
+    (void)nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
 
 // Thrown through the parser, which offers no other way out of it.
 struct YamlLimitPassed {
@@ -27,7 +38,8 @@ class YamlLimits : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark,
                 const std::string&,
                 YAML::anchor_t anchor,
-                const std::string&) override {
+                const std::string& value) override {
+    if (!IsUtf8(value)) Refuse(mark, "a value or key is not UTF-8");
     Leaf(mark, anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {

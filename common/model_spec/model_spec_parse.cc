@@ -1,5 +1,6 @@
 // Reading config.json: every refusal names the file, the key and what to do.
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
@@ -240,7 +241,12 @@ absl::Status ReadSizes(Reader& reader, const ModelFamily& family, ModelSpec& spe
   spec.num_kv_heads = reader.SizeOr("num_key_value_heads", kMaxHeads, spec.num_heads);
   spec.intermediate_size = reader.Size("intermediate_size", kMaxIntermediate);
   spec.max_position = reader.SizeOr("max_position_embeddings", kMaxPosition, 2048);
-  spec.rms_norm_eps = static_cast<float>(reader.PositiveOr("rms_norm_eps", 1e-6));
+  const double eps = reader.PositiveOr("rms_norm_eps", 1e-6);
+  if (eps < std::numeric_limits<float>::min() || eps > 1.0) {
+    return InvalidArgument("{}: rms_norm_eps is {}, expected a number from {} to 1",
+                           reader.source(), eps, std::numeric_limits<float>::min());
+  }
+  spec.rms_norm_eps = static_cast<float>(eps);
   const bool head_dim_given = IsSet(reader.object(), "head_dim");
   const bool derived = !head_dim_given && family.default_head_dim == 0;
   const int64_t default_head_dim =

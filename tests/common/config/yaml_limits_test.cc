@@ -63,6 +63,11 @@ TEST_CASE("a config file of megabytes is refused before it is parsed") {
   REQUIRE_THAT(LimitError(std::string((1 << 20) + 1, '#')), Contains("too many for a configuration"));
 }
 
+TEST_CASE("a text that is not UTF-8 is refused with the line, and does not end the process") {
+  REQUIRE_THAT(LimitError("rollout:\n  stop: [\x8C]\n"),
+               Contains(":2: a value or key is not UTF-8"));
+}
+
 TEST_CASE("what is no YAML is left to the parser, which says why") {
   REQUIRE(CheckYamlLimits("a: [1").ok());
   REQUIRE_THAT(LimitError("a: [1"), Contains("this is no YAML"));
