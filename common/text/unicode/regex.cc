@@ -11,7 +11,7 @@ namespace tandem {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 64 << 10;
-// Backtracking steps from one place of the text. A fuzzer, whose compiler defines this name, reaches
+// Backtracking steps from one place of the text. A fuzzer, whose build defines this name, reaches
 // the limit often and must not take seconds for it.
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 constexpr uint32_t kMatchLimit = 10'000;

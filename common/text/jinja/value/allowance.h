@@ -14,7 +14,7 @@ namespace tandem::jinja {
 
 class Object;
 
-// A fuzzer reaches a limit often, and must not take seconds for it. Its compiler defines this name.
+// A fuzzer reaches a limit often, and must not take seconds for it; its build defines this name.
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 inline constexpr int kLimitShift = 10;
 #else
