@@ -1,5 +1,6 @@
 // The committed inputs, through the same functions as a fuzzer's: what once broke stays mended, in
 // every build.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>

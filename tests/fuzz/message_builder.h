@@ -2,7 +2,9 @@
 // is a message, and a byte more or less is a field more or less.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>

@@ -1,7 +1,10 @@
 // What a run reads of a checkpoint: the controller's state, a rank's training state and a saved
 // batch. Digests are made right, so that what lies behind them is read. The first byte chooses.
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 #include <xxhash.h>

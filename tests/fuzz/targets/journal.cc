@@ -1,9 +1,12 @@
 // The journal of partial rollout and the saved rollout buffer. Both carry digests, which this makes
 // right, so that what lies behind them is read: the journal's lines are sealed, and the buffer's
 // lines (up to a NUL) and token file (behind it) fit each other.
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <xxhash.h>
 

@@ -1,5 +1,6 @@
 // Every request that users and workers may send to the controller, to its services around a run of
 // fakes. The input is a sequence of calls: which one, then its message.
+#include <algorithm>
 #include <memory>
 #include <string>
 
