@@ -83,9 +83,9 @@ absl::Status SyncDirectory(const std::string& directory);
 
 // A file mapped read-only.
 
-// Immutable and thread-safe. The bytes stay valid while the object lives. Writers here replace files
-// by rename and never rewrite them; where another program cuts the file short meanwhile, what it has
-// lost reads as zeros and CheckWhole tells.
+// Immutable and thread-safe. The bytes stay valid while the object lives. Writers here replace
+// files by rename and never rewrite them; where another program cuts the file short meanwhile, what
+// it has lost reads as zeros and CheckWhole tells.
 class MappedFile {
  public:
   // Errors by IoErrorCode name the path and the system's reason. An empty file

@@ -27,9 +27,9 @@ void AddedTokenMatcher::Add(const AddedToken& token, const std::string& pattern)
   if (pattern.empty()) return;
   auto& bucket = by_first_byte_[static_cast<uint8_t>(pattern[0])];
   // Longest first; of equal length in the order of their coming.
-  const auto place = std::upper_bound(
-      bucket.begin(), bucket.end(), pattern.size(),
-      [](size_t size, const Entry& entry) { return size > entry.pattern.size(); });
+  const auto place =
+      std::upper_bound(bucket.begin(), bucket.end(), pattern.size(),
+                       [](size_t size, const Entry& entry) { return size > entry.pattern.size(); });
   bucket.insert(place, {pattern, token});
   empty_ = false;
 }

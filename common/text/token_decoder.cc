@@ -30,8 +30,8 @@ absl::Status AddStep(const nlohmann::json& json, DecoderRule& rule) {
     rule.replace_from = json.at("pattern").at("String").get<std::string>();
     rule.replace_to = json.at("content").get<std::string>();
     if (rule.replace_to.size() > kMaxReplacement) {
-      return InvalidArgument("decoder Replace puts {} bytes in, {} are allowed", rule.replace_to.size(),
-                             kMaxReplacement);
+      return InvalidArgument("decoder Replace puts {} bytes in, {} are allowed",
+                             rule.replace_to.size(), kMaxReplacement);
     }
   } else if (type == "Strip" && json.value("stop", 0) == 0) {
     rule.strip = json.at("content").get<std::string>();

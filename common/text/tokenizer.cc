@@ -124,8 +124,9 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(const std::string& text,
                            text.size());
   }
   if (text.size() > kMaxEncodedBytes) {
-    return InvalidArgument("a text of {} bytes is too long to be tokenized, {} are allowed: shorten it",
-                           text.size(), kMaxEncodedBytes);
+    return InvalidArgument(
+        "a text of {} bytes is too long to be tokenized, {} are allowed: shorten it", text.size(),
+        kMaxEncodedBytes);
   }
   std::vector<int32_t> ids;
   if (add_special_tokens) ids = post_processor_.prefix;

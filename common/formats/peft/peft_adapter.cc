@@ -75,9 +75,9 @@ absl::Status ReadTensorRows(const SafetensorsFile& file,
                             float* out) {
   TANDEM_ASSIGN_OR_RETURN(const TensorView view, file.View(name));
   const size_t row_bytes = static_cast<size_t>(shape[1]) * DTypeBytes(view.dtype);
-  TANDEM_RETURN_IF_ERROR(ConvertElements(
-      view.as<char>() + static_cast<size_t>(row_begin) * row_bytes, view.dtype, out,
-      DType::kFloat32, static_cast<size_t>(rows * shape[1])));
+  TANDEM_RETURN_IF_ERROR(
+      ConvertElements(view.as<char>() + static_cast<size_t>(row_begin) * row_bytes, view.dtype, out,
+                      DType::kFloat32, static_cast<size_t>(rows * shape[1])));
   return file.CheckWhole();
 }
 

@@ -115,10 +115,10 @@ class Parser {
 
   std::vector<Token> tokens_;
   size_t position_ = 0;
-  int depth_ = 0;       // nesting, bounded so that no template overflows the stack
+  int depth_ = 0;             // nesting, bounded so that no template overflows the stack
   int open_expressions_ = 0;  // inside each other
   int links_ = 0;             // of the outermost open expression
-  int loop_depth_ = 0;  // break and continue need a loop
+  int loop_depth_ = 0;        // break and continue need a loop
   std::vector<std::set<std::string>*> name_collectors_;  // names read in the macros being parsed
 };
 

@@ -77,10 +77,10 @@ absl::StatusOr<int> Search(const void* compiled,
     found = pcre2_match(code, subject, text.size(), pos, options | PCRE2_NO_JIT, data, Limits());
   }
   if (found >= 0 || found == PCRE2_ERROR_NOMATCH) return found;
-  return absl::ResourceExhaustedError(
-      fmt::format("regex search failed at byte {} of {}: {}; the pattern tries too many ways to match "
-                  "this text: use another one, or shorten the text",
-                  pos, text.size(), ErrorText(found)));
+  return absl::ResourceExhaustedError(fmt::format(
+      "regex search failed at byte {} of {}: {}; the pattern tries too many ways to match "
+      "this text: use another one, or shorten the text",
+      pos, text.size(), ErrorText(found)));
 }
 
 absl::Status CheckPattern(const std::string& pattern) {

@@ -54,13 +54,14 @@ TEST_CASE("lists within lists without end are refused, in a file and in --set") 
 }
 
 TEST_CASE("levels and values behind an alias count where it stands") {
-  std::string yaml = "a: &a " + std::string(40, '[') + std::string(40, ']') + "\nb: " +
-                     std::string(30, '[') + "*a" + std::string(30, ']') + "\n";
+  std::string yaml = "a: &a " + std::string(40, '[') + std::string(40, ']') +
+                     "\nb: " + std::string(30, '[') + "*a" + std::string(30, ']') + "\n";
   REQUIRE_THAT(LimitError(yaml), Contains(":2: ") && Contains("more than 64 levels deep"));
 }
 
 TEST_CASE("a config file of megabytes is refused before it is parsed") {
-  REQUIRE_THAT(LimitError(std::string((1 << 20) + 1, '#')), Contains("too many for a configuration"));
+  REQUIRE_THAT(LimitError(std::string((1 << 20) + 1, '#')),
+               Contains("too many for a configuration"));
 }
 
 TEST_CASE("a text that is not UTF-8 is refused with the line, and does not end the process") {

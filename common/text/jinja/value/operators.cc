@@ -249,8 +249,7 @@ bool Equal(const Value& a, const Value& b) {
     case Kind::kNone:
       return true;
     case Kind::kString:
-      return a.text().size() == b.text().size() && MayWork(a.text().size()) &&
-             a.text() == b.text();
+      return a.text().size() == b.text().size() && MayWork(a.text().size()) && a.text() == b.text();
     case Kind::kSequence:
       return (a.sequence().type == b.sequence().type || (a.is_tuple() && b.is_tuple())) &&
              EqualItems(a.sequence().items, b.sequence().items);

@@ -237,7 +237,8 @@ class Dumper {
 
   std::string Wrap(char open, const std::vector<std::string>& parts, char close, int depth) const {
     std::string out(1, open);
-    const size_t indents = style_.indent ? style_.indent->size() * static_cast<size_t>(depth + 1) : 0;
+    const size_t indents =
+        style_.indent ? style_.indent->size() * static_cast<size_t>(depth + 1) : 0;
     for (size_t i = 0; i < parts.size(); ++i) {
       if (!MayGrow(out, style_.item_separator.size() + indents + parts[i].size())) break;
       if (i > 0) out += style_.item_separator;

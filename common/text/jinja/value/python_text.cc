@@ -189,7 +189,8 @@ std::string Replace(std::string_view text,
 int64_t Count(std::string_view text, std::string_view part) {
   if (part.empty()) return static_cast<int64_t>(CountCodePoints(text)) + 1;
   int64_t count = 0;
-  for (size_t pos = 0; (pos = FindText(text, part, pos)) != std::string_view::npos; pos += part.size()) {
+  for (size_t pos = 0; (pos = FindText(text, part, pos)) != std::string_view::npos;
+       pos += part.size()) {
     ++count;
   }
   return count;

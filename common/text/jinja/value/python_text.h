@@ -1,5 +1,5 @@
-// Python's str operations on UTF-8 text, within the allowance of the rendering: what they give once it
-// is spent is cut short.
+// Python's str operations on UTF-8 text, within the allowance of the rendering: what they give once
+// it is spent is cut short.
 #pragma once
 
 #include <cstdint>
