@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Builds and runs the benchmarks of tests/bench and whole GRPO steps of configs/bench.yaml, prints
-# their tables with machine, instruction set and commit, then ratios beside their targets, and
+# their tables with machine, instruction set and commit, then ratios with their targets, and
 # writes all figures to build/bench/*.json. Nothing is asserted. docs/reference/benchmarks.md explains every row.
 #   deploy/bench.sh [--runs N] [--only ops,comm,sync,generation,train,grpo] [--model DIR] [--peers [DIR]]
 #   deploy/bench.sh --only build [--targets quickstart|all] [--no-tests] ...
 # --runs   repetitions, of which the best counts (default 3)
-# --peers  also runs the scripts of DIR (default ../shared/peers) beside them for their ratios, in
+# --peers  also runs the scripts of DIR (default ../shared/peers) for the ratios, in
 #          about 15 minutes; the peers' installs are in the folder that PEERS names, and GGUF may
 #          name a bf16 GGUF of the model for llama.cpp
-# --only build   how long a build from nothing takes, and builds after a change; it stands alone, takes
+# --only build   how long a build from nothing takes, and builds after a change; it runs alone, takes
 #                an hour, and deploy/bench/build.py --help has its options
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Configures and builds into build/ (or $TANDEM_BUILD_DIR); programs land in build/bin. What is built
-# already is kept, also where a build was interrupted or failed.
+# Configures and builds into build/ (or $TANDEM_BUILD_DIR); programs land in build/bin. Objects that
+# are built already are kept, also when a build was interrupted or failed.
 #   deploy/build.sh [--cuda | --cuda=all | --no-cuda] [--release] [TARGET ...]
-# TARGET      what is built; without one everything, tests included
+# TARGET      what to build; without one everything, tests included
 # --cuda      compiles the GPU kernels for one architecture: that of the GPU found here, else sm_90
 # --cuda=all  for all architectures that a release has
 # --no-cuda   leaves them out
-# --release   every option as deploy/package.sh wants it, whatever memory, GPU and environment there are;
+# --release   all options as deploy/package.sh needs them, whatever the memory, GPU and environment;
 #             with all architectures, unless one of the above says otherwise
-# Without one of these an existing build directory keeps what it has; a new one gets the kernels where
-# a GPU is found: nvidia-smi lists one, or there is a /dev/nvidia0.
+# Without one of these an existing build directory keeps its setting; a new one builds the kernels if
+# a GPU is found: nvidia-smi lists one, or /dev/nvidia0 exists.
 # Environment: TANDEM_JOBS = compilers at once (default: by cores and memory), TANDEM_VERBOSE=1 = all
 # that the compilers say.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

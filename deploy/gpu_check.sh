@@ -7,15 +7,15 @@
 # for (its built.txt); whole runs and the rows of torch need the machine's Python with torch, of the
 # version in built.txt.
 # --only    checks whose name contains TEXT
-# --budget  seconds for everything (default 600); what does not fit is not run
-# --bundle  the folder or the .tar.xz, which is unpacked under TMPDIR for the length of the run
+# --budget  seconds for everything (default 600); checks that do not fit are not run
+# --bundle  the folder or the .tar.xz, which is unpacked under TMPDIR during the run
 # --logs    folder for the commands' output (default gpu_check_logs)
 # TANDEM_GPU_CHECK_MODEL: the HF checkpoint directory that whole runs train (default: the bundle's
 # folder model, else random weights).
-# Verdicts: met, missed (a figure against its target, or a program whose exit code is all), no target (a
+# Verdicts: met, missed (a figure against its target, or a program judged by its exit code), no target (a
 # figure that is only shown), failed (exit code, signal, time), not run.
-# Exits with 0 when nothing was missed or failed, something was run, and so was every check that the table
-# marks with "!" and every one with a target; 2: one of those was not; 1: something was missed or failed,
+# Exits with 0 if nothing was missed or failed, something was run, and every check that the table marks
+# with "!" or that has a target was run; 2: one of those was not; 1: something was missed or failed,
 # or nothing run; 64: bad usage.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

@@ -2,8 +2,8 @@
 # Launches a controller and its workers on this host.
 #   deploy/launch.sh CONFIG [--set key=value ...] [--start-paused] [--dry-run]
 # CONFIG is a YAML file such as configs/quickstart.yaml. Exit code: 0 the run is complete, 1 the
-# programs are not built, 64 wrong arguments or a config that cannot work, 66 there is no such CONFIG, 130
-# Ctrl-C, else the failure's; docs/reference/errors.md, "Exit codes", has them all.
+# programs are not built, 64 wrong arguments or a config that cannot work, 66 CONFIG does not exist, 130
+# Ctrl-C, else the failure's; docs/reference/errors.md, "Exit codes", lists them all.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$OLDPWD" || exit 64  # relative paths of the config start where the user is
 

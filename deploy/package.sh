@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Packs what most need not build: programs, the libraries that they load, configs, documents.
+# Packs a release that needs no build: programs, the libraries that they load, configs, documents.
 #   deploy/package.sh [--no-cuda] [--wheel] [--no-tar] [--no-build] [--verify] [--level N] [--out DIR]
 # Makes dist/tandem-VERSION-linux-x86_64.tar.zst: unpacked anywhere, its quickstart runs. LibTorch is in
 # it; it needs a C library and libstdc++ no older than its BUILD.txt says, and Python's pip for the model.
-# The programs are built in a folder of their own, build-package, with the options of a release: those of
+# The programs are built in the folder build-package with the options of a release: the options of
 # build/ do not matter, nor do this machine's memory and GPU. nvcc compiles all architectures.
-# --no-cuda   without the GPU's kernels, which the names tell: ...-cpu.tar.zst, tandem-VERSION+cpu-*.whl
+# --no-cuda   without the GPU's kernels, as the names show: ...-cpu.tar.zst, tandem-VERSION+cpu-*.whl
 # --wheel     dist/tandem-VERSION-py3-none-manylinux_*_x86_64.whl as well, without LibTorch
-# --no-tar    not the archive
+# --no-tar    without the archive
 # --no-build  packs build-package/package/bin (with --no-cuda build-package-cpu/...) as it is
 # --verify    then clones the commit into a temporary folder (TMPDIR), builds and packs there as well, and
 #             compares byte by byte; ccache may serve that build. Exit code 1 where the bytes differ
 # --level N   of zstd, 1 to 19 (default 9: docs/start/packages.md has what each costs)
-# --out DIR   in place of dist
+# --out DIR   instead of dist
 # One commit gives the same bytes in every folder, with equal compilers, libraries, zstd and --no-cuda.
 # Environment: SOURCE_DATE_EPOCH, the time of all files in it (default: the commit's).
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # From a fresh clone to a language model that learns to add: set-up, build, model, data, training.
 #   deploy/quickstart.sh [--steps N] [--set key=value ...] [--start-paused]
-# --steps N       trains N steps; 50 make the whole curve. Without it the first steps are measured, and as
-#                 many are made as take 5 minutes with both validations: 50 at most, 8 at least.
+# --steps N       trains N steps; 50 give the whole curve. Without it the first steps are measured, and as
+#                 many are made as fit into 5 minutes with both validations: 50 at most, 8 at least.
 # --start-paused  trains only what `tandemctl run` asks for
-# Every part that is done already is skipped, and each tells how much time is left. Ctrl-C stops cleanly.
-# Started again, a run that was interrupted goes on from its last checkpoint. A run that was finished begins
-# again from the first step; but if --steps asks for more steps than it has made, it makes the missing ones.
-# Environment: TANDEM_HOME and TANDEM_BUILD_DIR, folders for what is made where the checkout is not to
+# Parts that are done already are skipped, and each prints how much time is left. Ctrl-C stops cleanly.
+# Started again, an interrupted run continues from its last checkpoint. A finished run starts again
+# from the first step; but if --steps asks for more steps than it has made, it makes the missing ones.
+# Environment: TANDEM_HOME and TANDEM_BUILD_DIR, folders for the output if the checkout must not
 # be written (docs/start/quickstart.md); TANDEM_JOBS, compilers at once; TANDEM_PROGRESS_SECONDS between lines
 # about progress where stdout is no terminal (15).
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

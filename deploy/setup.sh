@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what building and running needs: Debian packages, and LibTorch from the torch wheel
-# under .deps/venv. Idempotent; what is there already is not touched, and a set-up that was
-# interrupted goes on with what it lacks.
-#   deploy/setup.sh [--dev]     --dev adds the formatter and the linter that .ci/run uses
+# under .deps/venv. Idempotent; what is installed already is not touched, and an interrupted
+# set-up continues with the missing parts.
+#   deploy/setup.sh [--dev]     --dev adds the formatter and the linter that .ci/run uses, and the fuzzer
 # Environment: TANDEM_HOME = folder of .deps, .cache, models, data and runs (default: the checkout, or
 # $TANDEM_BUILD_DIR-home where the checkout cannot be written).
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -15,7 +15,8 @@ PACKAGES=(
   libspdlog-dev libcli11-dev catch2 libyaml-cpp-dev nlohmann-json3-dev libssl-dev libpcre2-dev
   libicu-dev libsqlite3-dev libxxhash-dev zstd
 )
-DEV_PACKAGES=(clang-format clang-tidy)
+# The last two build the fuzz targets: libFuzzer and the sanitizers are no part of clang itself.
+DEV_PACKAGES=(clang-format clang-tidy clang libclang-rt-14-dev)
 # libtorch_cpu.so needs the two CUDA runtime libraries even where there is no GPU.
 WHEELS=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 WHEELS_MIB=550 # to download

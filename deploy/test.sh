@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Sets up, builds and runs every test.
 #   deploy/test.sh [ctest arguments]     for example: deploy/test.sh -R config
-# It succeeds where every test that exists (and that the arguments choose) has run and passed, or has
-# skipped itself with exit code 77, whose reason is printed. At most two tests that fail are run a
-# second time, each alone; one that passes then is named as not dependable and gets a row in
-# tests/undependable.txt, which is to be committed and whose cause is to be mended. What fails again
-# has failed, and of three or more failures none is tried again.
+# It succeeds if every test that exists (and that the arguments select) has run and passed, or has
+# skipped itself with exit code 77 and a printed reason. At most two failed tests are run a
+# second time, each alone; one that then passes is reported as not dependable and gets a row in
+# tests/undependable.txt: commit the row and mend its cause. A test that fails again
+# has failed, and after three or more failures no test is repeated.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 usage_if_asked "$@"

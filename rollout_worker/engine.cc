@@ -40,7 +40,7 @@ absl::Status Stopping() { return absl::UnavailableError("this rollout worker is 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   std::unique_ptr<Engine> engine(new Engine);
   TANDEM_RETURN_IF_ERROR(engine->Build(options));
-  engine->Publish("start");
+  engine->UpdateStatus("start");
   engine->thread_ = NamedThread("engine", [raw = engine.get(), cores = options.cores] {
     if (!cores.empty()) PinThisThread(cores.front());
     const absl::Status used = raw->backend_->device()->UseOnThisThread();
@@ -154,7 +154,7 @@ void Engine::PollTrainer() {
   StopIfDeviceLost(polled);
   if (polled.ok()) return;
   LogWarn("The weight update has ended: {}", polled.ToString());
-  Publish("abort update");
+  UpdateStatus("abort update");
 }
 
 void Engine::Step() {
@@ -174,7 +174,7 @@ void Engine::Step() {
     generator_->SignalAlive();
     alive_at_ = now;
   }
-  Publish("generate");
+  UpdateStatus("generate");
 }
 
 void Engine::StopIfDeviceLost(const absl::Status& status) {
@@ -194,7 +194,7 @@ void Engine::StopAll() {
   while (auto command = queue_.TryPop()) (*command)(Stopping());
 }
 
-void Engine::Publish(const std::string& action) {
+void Engine::UpdateStatus(const std::string& action) {
   EngineStatus now{states_.state(), updates_->version(), generator_->load(), action};
   const MutexLock lock(status_mutex_);
   status_ = std::move(now);
@@ -205,7 +205,7 @@ EngineStatus Engine::status() const {
   return status_;
 }
 
-EngineNumerics Engine::numerics() const {
+WorkerNumerics Engine::numerics() const {
   const ForwardOps& ops = runner_->ops();
   return {ops.numerics_class(), ops.kernel_set(), backend_->numerics_choices()};
 }
@@ -218,7 +218,7 @@ absl::Status Engine::Generate(GenerationRequest request, std::shared_ptr<Generat
     shared->version = updates_->version();
     if (status.ok()) status = generator_->Submit(std::move(*shared), sink);
     if (!status.ok()) sink->OnEnd(status);
-    Publish("submit");
+    UpdateStatus("submit");
   };
   if (queue_.TryPush(command)) return absl::OkStatus();
   if (stopping_) return Stopping();
@@ -237,7 +237,7 @@ absl::Status Engine::RunAndWait(const char* name,
     FaultPoint(name);
     absl::Status status = go.ok() ? work(*core_) : go;
     // The status is published before the result, as the caller may read it at once.
-    Publish(name);
+    UpdateStatus(name);
     StopIfDeviceLost(status);
     done->set_value(std::move(status));
   };
@@ -247,7 +247,7 @@ absl::Status Engine::RunAndWait(const char* name,
       if (!go.ok()) return run(go);
       states_.CloseAdmission();
       if (running == RunningRequests::kAbort) generator_->Abort({});
-      Publish(name);
+      UpdateStatus(name);
       drained_.push_back(run);
     };
   }

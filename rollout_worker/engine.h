@@ -21,6 +21,7 @@
 #include "common/device/ledger.h"
 #include "common/model_spec/model_spec.h"
 #include "common/process/threads.h"
+#include "common/types/numerics_choices.h"
 #include "rollout_worker/generation/generator.h"
 #include "rollout_worker/weights/rollout_memory.h"
 
@@ -57,12 +58,6 @@ struct EngineStatus {
   int64_t version = -1;
   GeneratorLoad load;
   std::string last_action;
-};
-
-struct EngineNumerics {
-  std::string numerics_class;
-  std::string kernel_set;
-  KernelChoices choices;  // made by the backend when the engine was created
 };
 
 // The objects that a call on the engine thread may use.
@@ -113,7 +108,8 @@ class Engine {
 
   // The calls below never wait for the engine thread.
   EngineStatus status() const;
-  EngineNumerics numerics() const;
+  // Its choices are those that the backend made when the engine was created.
+  WorkerNumerics numerics() const;
   Ledger& ledger() { return ledger_; }
   const WeightLayout& layout() const { return runner_->layout(); }
   const std::string& pair_socket() const { return updates_->pair_socket(); }
@@ -147,7 +143,7 @@ class Engine {
   void Step();
   void StopIfDeviceLost(const absl::Status& status);
   void StopAll();
-  void Publish(const std::string& action);
+  void UpdateStatus(const std::string& action);
 
   static constexpr size_t kQueueCapacity = 4096;
   Ledger ledger_;

@@ -71,9 +71,8 @@ absl::Status Serve(const WorkerFlags& flags,
   options.device_lost = [stop](const absl::Status& why) { stop->Raise(why); };
   TANDEM_ASSIGN_OR_RETURN(*engine, Engine::Create(options));
   service->SetReady(engine->get(), agent->worker_id());
-  const EngineNumerics numerics = (*engine)->numerics();
-  TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics(
-      tokenizer->digest(), {numerics.numerics_class, numerics.kernel_set, numerics.choices}));
+  const WorkerNumerics numerics = (*engine)->numerics();
+  TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics(tokenizer->digest(), numerics));
   LogInfo("serving on {}, {} compute threads {}, {} on {}", address, options.threads,
           PinningText(options.cores), numerics.numerics_class, numerics.kernel_set);
   const ProgressWatchdog progress(

@@ -6,7 +6,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "common/base/status.h"
-#include "common/net/channel.h"
+#include "common/net/call_deadline.h"
 #include "common/net/grpc_status.h"
 #include "common/net/worker_codec.h"
 #include "tandem/v1/controller.grpc.pb.h"

@@ -20,8 +20,10 @@
 #include "common/process/pause_detector.h"
 #include "common/process/progress_watchdog.h"
 #include "common/process/stop_signal.h"
+#include "trainer_worker/engine_thread.h"
 #include "trainer_worker/grpc_sample_stream.h"
 #include "trainer_worker/losses/policy_loss.h"
+#include "trainer_worker/trainer.h"
 #include "trainer_worker/trainer_service.h"
 #include "trainer_worker/weight_sync/grpc_update_client.h"
 #include "trainer_worker/worker_options.h"
@@ -49,7 +51,7 @@ WorkerHealth HealthOf(Trainer& trainer) {
   health.version = now.version;
   health.last_action = now.last_action;
   health.ledger = trainer.ledger().Snapshot();
-  health.numerics_class = trainer.numerics_class();
+  health.numerics_class = trainer.numerics().numerics_class;
   return health;
 }
 
@@ -127,11 +129,11 @@ absl::Status Serve(const WorkerFlags& flags,
   TANDEM_RETURN_IF_ERROR(MakeWorker(flags, *agent, join.device_memory_bytes, worker));
   Trainer* trainer = worker->trainer.get();
   service->SetReady(trainer, worker->engine.get(), agent->worker_id());
-  TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics(
-      "", {trainer->numerics_class(), trainer->kernel_set(), trainer->numerics_choices()}));
+  const WorkerNumerics numerics = trainer->numerics();
+  TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics("", numerics));
   LogInfo("serving on {}, {} compute threads {}, {} on {}", address,
           std::max(1, agent->registration().compute_threads()), PinningText(worker->cores),
-          trainer->numerics_class(), trainer->kernel_set());
+          numerics.numerics_class, numerics.kernel_set);
   const ProgressWatchdog progress(
       fmt::format("trainer {}", flags.rank),
       absl::Seconds(agent->registration().config().cluster().progress_timeout_seconds()));
@@ -144,13 +146,14 @@ int Run(const WorkerFlags& flags) {
   StopSignal stop;
   const PauseDetector pauses;
   UseOneTorchThread();
-  TrainerService service([&stop] { stop.Raise(absl::OkStatus()); },
-                         [&stop](const absl::Status& why) { stop.Raise(why); });
+  const std::unique_ptr<TrainerService> service =
+      TrainerService::Create([&stop] { stop.Raise(absl::OkStatus()); },
+                             [&stop](const absl::Status& why) { stop.Raise(why); });
   Worker worker;
-  auto server = RpcServer::Start(flags.listen, {&service}, flags.security);
+  auto server = RpcServer::Start(flags.listen, {service->service()}, flags.security);
   absl::Status end = server.status();
   if (server.ok()) {
-    end = Serve(flags, (*server)->address(), &service, &stop, &worker);
+    end = Serve(flags, (*server)->address(), service.get(), &stop, &worker);
     // A collective that hangs would block its call, and with it the server's shutdown.
     if (worker.trainer != nullptr) worker.trainer->InterruptAll();
     if (worker.engine != nullptr) worker.engine->Stop();

@@ -158,7 +158,7 @@ absl::StatusOr<ResetResult> Trainer::Reset(const ResetCommand& command) {
   return reset_result_;
 }
 
-MiniBatchRequest Trainer::RequestOf(const ForwardBackwardCommand& command) const {
+MiniBatchRequest Trainer::MakeRequest(const ForwardBackwardCommand& command) const {
   MiniBatchRequest request;
   request.global_tokens = command.global_tokens;
   request.global_samples = static_cast<double>(command.global_samples);
@@ -196,7 +196,7 @@ absl::StatusOr<ForwardBackwardResult> Trainer::ForwardBackward(
       Agree(session->communicator(), samples.status(), "pulling samples").status());
   ForwardBackwardResult result;
   LogProbsBySample differing;
-  auto report = session->Train(RequestOf(command), *samples, &differing);
+  auto report = session->Train(MakeRequest(command), *samples, &differing);
   SendMismatchedLogProbs(command.step, differing);
   TANDEM_ASSIGN_OR_RETURN(result.batch, std::move(report));
   trained_ = trained_step_ == command.step ? trained_ + 1 : 1;
@@ -298,38 +298,52 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   return result;
 }
 
+absl::StatusOr<PhaseReport> Trainer::Run(
+    const CommandName& name, const std::function<absl::Status(TrainingSession&)>& work) {
+  TANDEM_ASSIGN_OR_RETURN(TrainingSession * session,
+                          name.version ? SessionAt(*name.version) : Session());
+  Phase phase(this, name.phase, name.action);
+  TANDEM_RETURN_IF_ERROR(work(*session));
+  return phase.Report();
+}
+
 absl::StatusOr<CheckResult> Trainer::CheckWeights(const CheckCommand& command) {
-  TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, Session());
-  Phase phase(this, "check", "CheckWeights");
-  RolloutLink link;
-  absl::Status connected;
-  if (!command.rollout_address.empty()) {
-    auto made = connect_({command.rollout_address, command.rollout_incarnation != 0
-                                                       ? command.rollout_incarnation
-                                                       : rollout_incarnation_});
-    connected = made.status();
-    if (made.ok()) link = *std::move(made);
-  }
-  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<ReferenceWeights> expected,
-                          session->weights().OpenReference(command.hf_checkpoint));
-  auto report = tandem::CheckWeights(session->decoder().layout(), *expected, link.reader);
-  TANDEM_RETURN_IF_ERROR(connected);
-  TANDEM_RETURN_IF_ERROR(report.status());
-  return CheckResult{*std::move(report), phase.Report()};
+  CheckResult result;
+  const auto check = [&](TrainingSession& session) -> absl::Status {
+    RolloutLink link;
+    absl::Status connected;
+    if (!command.rollout_address.empty()) {
+      auto made = connect_({command.rollout_address, command.rollout_incarnation != 0
+                                                         ? command.rollout_incarnation
+                                                         : rollout_incarnation_});
+      connected = made.status();
+      if (made.ok()) link = *std::move(made);
+    }
+    TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<ReferenceWeights> expected,
+                            session.weights().OpenReference(command.hf_checkpoint));
+    auto report = tandem::CheckWeights(session.decoder().layout(), *expected, link.reader);
+    TANDEM_RETURN_IF_ERROR(connected);
+    TANDEM_ASSIGN_OR_RETURN(result.weights, std::move(report));
+    return absl::OkStatus();
+  };
+  TANDEM_ASSIGN_OR_RETURN(result.report, Run({"check", "CheckWeights"}, check));
+  return result;
 }
 
 absl::StatusOr<SaveResult> Trainer::SaveState(const SaveCommand& command) {
-  TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, SessionAt(command.version));
-  Phase phase(this, "save", fmt::format("SaveState of version {}", command.version));
   SaveResult result;
-  TANDEM_ASSIGN_OR_RETURN(result.bytes,
-                          session->weights().Save({.directory = command.directory,
-                                                   .tokenizer_dir = options_.session.model_dir,
-                                                   .version = command.version,
-                                                   .optimizer = options_.save_optimizer,
-                                                   .hf_model = options_.save_hf_model},
-                                                  session->optimizer()));
-  result.report = phase.Report();
+  const auto save = [&](TrainingSession& session) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(result.bytes,
+                            session.weights().Save({.directory = command.directory,
+                                                    .tokenizer_dir = options_.session.model_dir,
+                                                    .version = command.version,
+                                                    .optimizer = options_.save_optimizer,
+                                                    .hf_model = options_.save_hf_model},
+                                                   session.optimizer()));
+    return absl::OkStatus();
+  };
+  const std::string action = fmt::format("SaveState of version {}", command.version);
+  TANDEM_ASSIGN_OR_RETURN(result.report, Run({"save", action, command.version}, save));
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "common/base/mutex.h"
 #include "common/device/ledger.h"
 #include "common/types/ledger_snapshot.h"
+#include "common/types/numerics_choices.h"
 #include "trainer_worker/forward_backward/mini_batch.h"
 #include "trainer_worker/rank_group.h"
 #include "trainer_worker/sample_stream.h"
@@ -132,6 +134,13 @@ struct TrainerOptions {
   bool single_channel = false;  // cluster.nccl_single_channel
 };
 
+// What a command on a session is called.
+struct CommandName {
+  std::string phase;               // one word: of the status, of the report, and the fault point
+  std::string action;              // of the status and the log
+  std::optional<int64_t> version;  // the weight version that the command needs
+};
+
 // The connection to the paired rollout, for syncs and checks.
 struct RolloutLink {
   std::unique_ptr<UpdateClient> updates;
@@ -145,7 +154,7 @@ struct RolloutTarget {
 using RolloutConnector = std::function<absl::StatusOr<RolloutLink>(const RolloutTarget& target)>;
 
 // A trainer rank: runs the commands of trainer.proto on a training session. Lifecycle: Create →
-// Reset → commands → Reset... Commands are for one engine thread; status, ledger, numerics_class
+// Reset → commands → Reset... Commands are for one engine thread; status, ledger, numerics
 // and Interrupt are for any. After a failed collective, only Reset can recover.
 class Trainer {
  public:
@@ -165,6 +174,11 @@ class Trainer {
   // Aborted: the group was formed under another generation. OK if there is no session: the command
   // that follows reports that Reset is missing.
   absl::Status CheckGeneration(int64_t generation) const;
+  // Runs `work` as a command: shows its name in the status and the log, and reports its time and
+  // peak memory. A call of the service that needs no more than the session runs its work here.
+  // FailedPrecondition: there is no session, or it is at another version.
+  absl::StatusOr<PhaseReport> Run(const CommandName& name,
+                                  const std::function<absl::Status(TrainingSession&)>& work);
   absl::StatusOr<ForwardBackwardResult> ForwardBackward(const ForwardBackwardCommand& command);
   absl::StatusOr<OptimizerStepResult> OptimizerStep(int64_t version);
   absl::StatusOr<ComputeLogProbsResult> ComputeLogProbs(int64_t step, LogProbPolicy policy);
@@ -181,10 +195,10 @@ class Trainer {
 
   TrainerStatus status() const;
   Ledger& ledger() { return ledger_; }
-  std::string numerics_class() const { return forward_->numerics_class(); }
-  std::string kernel_set() const { return forward_->kernel_set(); }
-  // The choices that the device's backend made when the trainer was created.
-  KernelChoices numerics_choices() const { return backend_->numerics_choices(); }
+  // Its choices are those that the device's backend made when the trainer was created.
+  WorkerNumerics numerics() const {
+    return {forward_->numerics_class(), forward_->kernel_set(), backend_->numerics_choices()};
+  }
   // May be called only once the engine thread has stopped.
   const OpCounts& op_counts() const { return forward_->counts(); }
 
@@ -204,7 +218,7 @@ class Trainer {
   absl::StatusOr<TrainingSession*> SessionAt(int64_t version);
   // Sends the log-probs for the batch that the controller saves when it ends the run.
   void SendMismatchedLogProbs(int64_t step, const LogProbsBySample& log_probs);
-  MiniBatchRequest RequestOf(const ForwardBackwardCommand& command) const;
+  MiniBatchRequest MakeRequest(const ForwardBackwardCommand& command) const;
   void SetVersion(int64_t version);
   void UpdateWorkspace();
 

@@ -1,11 +1,20 @@
 #include "trainer_worker/trainer_service.h"
 
+#include <string>
 #include <utility>
 
+#include <absl/base/thread_annotations.h>
+#include <absl/status/statusor.h>
+#include <grpcpp/grpcpp.h>
+
 #include "common/base/log.h"
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/net/grpc_status.h"
 #include "common/net/worker_codec.h"
+#include "tandem/v1/trainer.grpc.pb.h"
+#include "trainer_worker/engine_thread.h"
+#include "trainer_worker/trainer.h"
 
 namespace tandem {
 namespace {
@@ -63,14 +72,77 @@ void Fill(const SyncResult& result, v1::SyncWeightsResponse* response) {
   *response->mutable_report() = ToProto(result.report);
 }
 
-}  // namespace
+class GrpcTrainerService final : public TrainerService, public v1::TrainerService::Service {
+ public:
+  GrpcTrainerService(std::function<void()> on_shutdown,
+                     std::function<void(const absl::Status&)> on_device_lost)
+      : on_shutdown_(std::move(on_shutdown)), on_device_lost_(std::move(on_device_lost)) {}
 
-void TrainerService::SetReady(Trainer* trainer, EngineThread* engine, const v1::WorkerId& worker) {
-  const MutexLock lock(parts_mutex_);
-  parts_ = {trainer, engine, worker};
-}
+  void SetReady(Trainer* trainer, EngineThread* engine, const v1::WorkerId& worker) override {
+    const MutexLock lock(parts_mutex_);
+    parts_ = {trainer, engine, worker};
+  }
+  grpc::Service* service() override { return this; }
 
-absl::StatusOr<TrainerService::Parts> TrainerService::Ready() const {
+  grpc::Status Reset(grpc::ServerContext* context,
+                     const v1::TrainerResetRequest* request,
+                     v1::TrainerResetResponse* response) override;
+  grpc::Status ForwardBackward(grpc::ServerContext* context,
+                               const v1::ForwardBackwardRequest* request,
+                               v1::ForwardBackwardResponse* response) override;
+  grpc::Status OptimizerStep(grpc::ServerContext* context,
+                             const v1::OptimizerStepRequest* request,
+                             v1::OptimizerStepResponse* response) override;
+  grpc::Status ComputeLogProbs(grpc::ServerContext* context,
+                               const v1::ComputeLogProbsRequest* request,
+                               v1::ComputeLogProbsResponse* response) override;
+  grpc::Status SyncWeights(grpc::ServerContext* context,
+                           const v1::SyncWeightsRequest* request,
+                           v1::SyncWeightsResponse* response) override;
+  grpc::Status CheckWeights(grpc::ServerContext* context,
+                            const v1::CheckWeightsRequest* request,
+                            v1::CheckWeightsResponse* response) override;
+  grpc::Status SaveState(grpc::ServerContext* context,
+                         const v1::SaveStateRequest* request,
+                         v1::SaveStateResponse* response) override;
+  grpc::Status GetStatus(grpc::ServerContext* context,
+                         const v1::TrainerStatusRequest* request,
+                         v1::TrainerStatusResponse* response) override;
+  grpc::Status Shutdown(grpc::ServerContext* context,
+                        const v1::TrainerShutdownRequest* request,
+                        v1::TrainerShutdownResponse* response) override;
+
+ private:
+  struct Parts {
+    Trainer* trainer = nullptr;
+    EngineThread* engine = nullptr;
+    v1::WorkerId worker;
+  };
+  // Unavailable before SetReady.
+  absl::StatusOr<Parts> Ready() const;
+  // Aborted if the call is for another incarnation.
+  absl::StatusOr<Parts> PartsFor(int64_t incarnation) const;
+  // Runs `work` on the engine thread; `fill` copies its result into the reply.
+  template <typename T>
+  grpc::Status Run(int64_t incarnation,
+                   std::function<absl::StatusOr<T>(Trainer&)> work,
+                   std::function<void(const T&)> fill);
+  // The same, but Aborted if the call is for another generation of the group.
+  template <typename T>
+  grpc::Status RunInGroup(int64_t incarnation,
+                          int64_t generation,
+                          std::function<absl::StatusOr<T>(Trainer&)> work,
+                          std::function<void(const T&)> fill);
+  // Adds the worker, its phase and its last action to an error.
+  grpc::Status Reply(absl::Status status) const;
+
+  const std::function<void()> on_shutdown_;
+  const std::function<void(const absl::Status&)> on_device_lost_;
+  mutable Mutex parts_mutex_;
+  Parts parts_ ABSL_GUARDED_BY(parts_mutex_);
+};
+
+absl::StatusOr<GrpcTrainerService::Parts> GrpcTrainerService::Ready() const {
   const MutexLock lock(parts_mutex_);
   if (parts_.trainer == nullptr) {
     return absl::UnavailableError("this trainer worker is starting; try again in a moment");
@@ -78,7 +150,7 @@ absl::StatusOr<TrainerService::Parts> TrainerService::Ready() const {
   return parts_;
 }
 
-absl::StatusOr<TrainerService::Parts> TrainerService::PartsFor(int64_t incarnation) const {
+absl::StatusOr<GrpcTrainerService::Parts> GrpcTrainerService::PartsFor(int64_t incarnation) const {
   TANDEM_ASSIGN_OR_RETURN(Parts parts, Ready());
   if (incarnation != parts.worker.incarnation()) {
     return MakeStatus(absl::StatusCode::kAborted,
@@ -88,7 +160,7 @@ absl::StatusOr<TrainerService::Parts> TrainerService::PartsFor(int64_t incarnati
   return parts;
 }
 
-grpc::Status TrainerService::Reply(absl::Status status) const {
+grpc::Status GrpcTrainerService::Reply(absl::Status status) const {
   if (status.ok()) return grpc::Status::OK;
   v1::ErrorInfo info;
   info.mutable_worker()->set_role(v1::ROLE_TRAINER);
@@ -105,9 +177,9 @@ grpc::Status TrainerService::Reply(absl::Status status) const {
 }
 
 template <typename T>
-grpc::Status TrainerService::Run(int64_t incarnation,
-                                 std::function<absl::StatusOr<T>(Trainer&)> work,
-                                 std::function<void(const T&)> fill) {
+grpc::Status GrpcTrainerService::Run(int64_t incarnation,
+                                     std::function<absl::StatusOr<T>(Trainer&)> work,
+                                     std::function<void(const T&)> fill) {
   const auto parts = PartsFor(incarnation);
   if (!parts.ok()) return Reply(parts.status());
   const absl::StatusOr<T> result = parts->engine->Call<T>([&] { return work(*parts->trainer); });
@@ -118,10 +190,10 @@ grpc::Status TrainerService::Run(int64_t incarnation,
 }
 
 template <typename T>
-grpc::Status TrainerService::RunInGroup(int64_t incarnation,
-                                        int64_t generation,
-                                        std::function<absl::StatusOr<T>(Trainer&)> work,
-                                        std::function<void(const T&)> fill) {
+grpc::Status GrpcTrainerService::RunInGroup(int64_t incarnation,
+                                            int64_t generation,
+                                            std::function<absl::StatusOr<T>(Trainer&)> work,
+                                            std::function<void(const T&)> fill) {
   return Run<T>(
       incarnation,
       [&](Trainer& trainer) -> absl::StatusOr<T> {
@@ -131,9 +203,9 @@ grpc::Status TrainerService::RunInGroup(int64_t incarnation,
       std::move(fill));
 }
 
-grpc::Status TrainerService::Reset(grpc::ServerContext* /*context*/,
-                                   const v1::TrainerResetRequest* request,
-                                   v1::TrainerResetResponse* response) {
+grpc::Status GrpcTrainerService::Reset(grpc::ServerContext* /*context*/,
+                                       const v1::TrainerResetRequest* request,
+                                       v1::TrainerResetResponse* response) {
   const auto parts = PartsFor(request->incarnation());
   if (!parts.ok()) return Reply(parts.status());
   // Called from this thread, because the engine thread may hang in a collective of the old group.
@@ -154,9 +226,9 @@ grpc::Status TrainerService::Reset(grpc::ServerContext* /*context*/,
       });
 }
 
-grpc::Status TrainerService::ForwardBackward(grpc::ServerContext* /*context*/,
-                                             const v1::ForwardBackwardRequest* request,
-                                             v1::ForwardBackwardResponse* response) {
+grpc::Status GrpcTrainerService::ForwardBackward(grpc::ServerContext* /*context*/,
+                                                 const v1::ForwardBackwardRequest* request,
+                                                 v1::ForwardBackwardResponse* response) {
   const ForwardBackwardCommand command{.step = request->step(),
                                        .mini_batch = request->mini_batch(),
                                        .mini_batches = request->mini_batches(),
@@ -171,9 +243,9 @@ grpc::Status TrainerService::ForwardBackward(grpc::ServerContext* /*context*/,
       [response](const ForwardBackwardResult& result) { Fill(result, response); });
 }
 
-grpc::Status TrainerService::OptimizerStep(grpc::ServerContext* /*context*/,
-                                           const v1::OptimizerStepRequest* request,
-                                           v1::OptimizerStepResponse* response) {
+grpc::Status GrpcTrainerService::OptimizerStep(grpc::ServerContext* /*context*/,
+                                               const v1::OptimizerStepRequest* request,
+                                               v1::OptimizerStepResponse* response) {
   return RunInGroup<OptimizerStepResult>(
       request->incarnation(), request->generation(),
       [&](Trainer& trainer) { return trainer.OptimizerStep(request->version()); },
@@ -185,9 +257,9 @@ grpc::Status TrainerService::OptimizerStep(grpc::ServerContext* /*context*/,
       });
 }
 
-grpc::Status TrainerService::ComputeLogProbs(grpc::ServerContext* /*context*/,
-                                             const v1::ComputeLogProbsRequest* request,
-                                             v1::ComputeLogProbsResponse* response) {
+grpc::Status GrpcTrainerService::ComputeLogProbs(grpc::ServerContext* /*context*/,
+                                                 const v1::ComputeLogProbsRequest* request,
+                                                 v1::ComputeLogProbsResponse* response) {
   if (request->policy() == v1::ComputeLogProbsRequest::POLICY_UNSPECIFIED) {
     return Reply(InvalidArgument("ComputeLogProbs needs a policy: CURRENT, REFERENCE or PROBE"));
   }
@@ -201,9 +273,9 @@ grpc::Status TrainerService::ComputeLogProbs(grpc::ServerContext* /*context*/,
       });
 }
 
-grpc::Status TrainerService::SyncWeights(grpc::ServerContext* /*context*/,
-                                         const v1::SyncWeightsRequest* request,
-                                         v1::SyncWeightsResponse* response) {
+grpc::Status GrpcTrainerService::SyncWeights(grpc::ServerContext* /*context*/,
+                                             const v1::SyncWeightsRequest* request,
+                                             v1::SyncWeightsResponse* response) {
   SyncCommand command{.version = request->version(),
                       .rollout_address = request->rollout_address(),
                       .rollout_incarnation = request->rollout_incarnation(),
@@ -215,9 +287,9 @@ grpc::Status TrainerService::SyncWeights(grpc::ServerContext* /*context*/,
       [response](const SyncResult& result) { Fill(result, response); });
 }
 
-grpc::Status TrainerService::CheckWeights(grpc::ServerContext* /*context*/,
-                                          const v1::CheckWeightsRequest* request,
-                                          v1::CheckWeightsResponse* response) {
+grpc::Status GrpcTrainerService::CheckWeights(grpc::ServerContext* /*context*/,
+                                              const v1::CheckWeightsRequest* request,
+                                              v1::CheckWeightsResponse* response) {
   const CheckCommand command{.rollout_address = request->rollout_address(),
                              .rollout_incarnation = request->rollout_incarnation(),
                              .hf_checkpoint = request->hf_checkpoint()};
@@ -238,9 +310,9 @@ grpc::Status TrainerService::CheckWeights(grpc::ServerContext* /*context*/,
       });
 }
 
-grpc::Status TrainerService::SaveState(grpc::ServerContext* /*context*/,
-                                       const v1::SaveStateRequest* request,
-                                       v1::SaveStateResponse* response) {
+grpc::Status GrpcTrainerService::SaveState(grpc::ServerContext* /*context*/,
+                                           const v1::SaveStateRequest* request,
+                                           v1::SaveStateResponse* response) {
   const SaveCommand command{.directory = request->directory(), .version = request->version()};
   return RunInGroup<SaveResult>(
       request->incarnation(), request->generation(),
@@ -251,9 +323,9 @@ grpc::Status TrainerService::SaveState(grpc::ServerContext* /*context*/,
       });
 }
 
-grpc::Status TrainerService::GetStatus(grpc::ServerContext* /*context*/,
-                                       const v1::TrainerStatusRequest* /*request*/,
-                                       v1::TrainerStatusResponse* response) {
+grpc::Status GrpcTrainerService::GetStatus(grpc::ServerContext* /*context*/,
+                                           const v1::TrainerStatusRequest* /*request*/,
+                                           v1::TrainerStatusResponse* response) {
   const auto parts = Ready();
   if (!parts.ok()) return Reply(parts.status());
   const TrainerStatus now = parts->trainer->status();
@@ -265,11 +337,18 @@ grpc::Status TrainerService::GetStatus(grpc::ServerContext* /*context*/,
   return grpc::Status::OK;
 }
 
-grpc::Status TrainerService::Shutdown(grpc::ServerContext* /*context*/,
-                                      const v1::TrainerShutdownRequest* /*request*/,
-                                      v1::TrainerShutdownResponse* /*response*/) {
+grpc::Status GrpcTrainerService::Shutdown(grpc::ServerContext* /*context*/,
+                                          const v1::TrainerShutdownRequest* /*request*/,
+                                          v1::TrainerShutdownResponse* /*response*/) {
   on_shutdown_();
   return grpc::Status::OK;
+}
+
+}  // namespace
+
+std::unique_ptr<TrainerService> TrainerService::Create(
+    std::function<void()> on_shutdown, std::function<void(const absl::Status&)> on_device_lost) {
+  return std::make_unique<GrpcTrainerService>(std::move(on_shutdown), std::move(on_device_lost));
 }
 
 }  // namespace tandem

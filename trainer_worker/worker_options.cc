@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-absl::StatusOr<Recompute> RecomputeOf(const std::string& text) {
+absl::StatusOr<Recompute> ParseRecompute(const std::string& text) {
   if (text == "auto") return Recompute::kAuto;
   if (text == "true") return Recompute::kAlways;
   if (text == "false") return Recompute::kNever;
@@ -19,7 +19,7 @@ absl::StatusOr<Recompute> RecomputeOf(const std::string& text) {
                          text);
 }
 
-absl::StatusOr<Reshard> ReshardOf(const std::string& text) {
+absl::StatusOr<Reshard> ParseReshard(const std::string& text) {
   if (text == "auto") return Reshard::kAuto;
   if (text == "true") return Reshard::kAlways;
   if (text == "false") return Reshard::kNever;
@@ -27,7 +27,7 @@ absl::StatusOr<Reshard> ReshardOf(const std::string& text) {
       "actor.fsdp_config.reshard_after_forward is \"{}\"; use auto, true or false", text);
 }
 
-PolicyLossOptions LossOf(const v1::Config& config) {
+PolicyLossOptions MakeLossOptions(const v1::Config& config) {
   const v1::Actor& actor = config.actor();
   PolicyLossOptions loss;
   if (const auto& correction = config.algorithm().rollout_correction(); correction.bypass_mode()) {
@@ -52,7 +52,7 @@ PolicyLossOptions LossOf(const v1::Config& config) {
   return loss;
 }
 
-absl::StatusOr<OptimizerOptions> OptimizerOf(const v1::Actor& actor) {
+absl::StatusOr<OptimizerOptions> MakeOptimizerOptions(const v1::Actor& actor) {
   const v1::Optim& optim = actor.optim();
   OptimizerOptions options;
   options.adamw.beta1 = optim.betas_size() > 0 ? optim.betas(0) : 0.9;
@@ -77,8 +77,8 @@ absl::StatusOr<OptimizerOptions> OptimizerOf(const v1::Actor& actor) {
   return options;
 }
 
-absl::StatusOr<SessionOptions> SessionOf(const v1::RegisterResponse& registration,
-                                         int64_t gpu_bytes) {
+absl::StatusOr<SessionOptions> MakeSessionOptions(const v1::RegisterResponse& registration,
+                                                  int64_t gpu_bytes) {
   const v1::Config& config = registration.config();
   SessionOptions session;
   session.model_dir = config.model().path();
@@ -93,9 +93,9 @@ absl::StatusOr<SessionOptions> SessionOf(const v1::RegisterResponse& registratio
   session.probe_limits = ProbeLimits(config);
   session.allow_off_support = config.rollout().allow_off_support();
   TANDEM_ASSIGN_OR_RETURN(session.recompute,
-                          RecomputeOf(config.model().enable_gradient_checkpointing()));
+                          ParseRecompute(config.model().enable_gradient_checkpointing()));
   const v1::FsdpConfig& fsdp = config.actor().fsdp_config();
-  TANDEM_ASSIGN_OR_RETURN(session.reshard, ReshardOf(fsdp.reshard_after_forward()));
+  TANDEM_ASSIGN_OR_RETURN(session.reshard, ParseReshard(fsdp.reshard_after_forward()));
   session.prefetch = fsdp.forward_prefetch();
   const auto pairs = static_cast<int>(std::max<int64_t>(1, config.cluster().trainers()));
   session.device_bytes = gpu_bytes > 0 ? gpu_bytes : CpuDeviceMemoryBytes(pairs);
@@ -105,7 +105,7 @@ absl::StatusOr<SessionOptions> SessionOf(const v1::RegisterResponse& registratio
   session.offload_master = config.actor().fsdp_config().param_offload();
   session.offload_reference = config.ref().offload();
   session.offload_moments = config.actor().fsdp_config().optimizer_offload();
-  TANDEM_ASSIGN_OR_RETURN(session.optimizer, OptimizerOf(config.actor()));
+  TANDEM_ASSIGN_OR_RETURN(session.optimizer, MakeOptimizerOptions(config.actor()));
   session.lora = LoraOptionsOf(config);
   session.publish.slot_bytes = BucketBytes(config, config.trainer().device() == "cuda");
   session.publish.slots = static_cast<int>(config.weight_sync().slots());
@@ -119,12 +119,12 @@ absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& re
                                                   int64_t gpu_bytes) {
   const v1::Config& config = registration.config();
   TrainerOptions options;
-  TANDEM_ASSIGN_OR_RETURN(options.session, SessionOf(registration, gpu_bytes));
+  TANDEM_ASSIGN_OR_RETURN(options.session, MakeSessionOptions(registration, gpu_bytes));
   options.dtype = config.model().compute_dtype() == "float32" ? DType::kFloat32 : DType::kBFloat16;
   options.rank = rank;
   options.threads = std::max<int>(1, registration.compute_threads());
   options.transport = config.weight_sync().transport();
-  options.loss = LossOf(config);
+  options.loss = MakeLossOptions(config);
   options.loss_agg_mode = config.actor().loss_agg_mode();
   const int64_t factor = config.actor().loss_scale_factor();
   options.loss_scale_factor =

@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kCudaPrefix[] = "cuda:";
 
-// 2 of "cuda:2".
+// The 2 of "cuda:2".
 absl::StatusOr<int> GpuIndex(const std::string& place) {
   absl::string_view number = place;
   int index = -1;
@@ -27,7 +27,7 @@ absl::StatusOr<int> GpuIndex(const std::string& place) {
   return index;
 }
 
-// Whatever is wrong with the GPU: which key asked for it, and the way on.
+// The error for any problem with the GPU: which key asked for it, and how to continue.
 absl::Status OfKey(const absl::Status& status) { return Annotate(status, "trainer.device=cuda"); }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpu(const std::string& place) {

@@ -1,5 +1,5 @@
-// Everything of a worker that depends on where it computes: the device, the ops over it, and the
-// operations on a storage of weights there. The only place that knows which kinds of device exist.
+// The parts of a worker that depend on where it computes: the device, its ops, and the operations
+// on weights stored there. Only this folder knows which kinds of device exist.
 #pragma once
 
 #include <memory>
@@ -22,52 +22,52 @@
 
 namespace tandem {
 
-// Which ops a worker uses of a model.
+// What a worker uses a model's ops for.
 enum class ModelUse { kForward, kTraining };
 
-// Not thread-safe: the engine thread's, once it is made. Outlives all that it makes.
+// Not thread-safe: used by the engine thread once it is made. Outlives everything that it makes.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual Device* device() = 0;
-  // Errors as the factories of the kind.
+  // Errors of the device's own factory (CreateCpuForwardOps, CreateCudaForwardOps).
   virtual absl::StatusOr<std::unique_ptr<ForwardOps>> MakeForwardOps(DType compute_dtype) = 0;
   virtual absl::StatusOr<std::unique_ptr<BackwardOps>> MakeBackwardOps(DType compute_dtype) = 0;
-  // Of a storage on the device; `layout` and `storage` outlive it.
+  // Ops for a storage on the device; `layout` and `storage` outlive them.
   virtual absl::StatusOr<std::unique_ptr<StorageOps>> MakeStorageOps(const WeightLayout* layout,
                                                                      std::byte* storage) = 0;
   // InvalidArgument names the part of the model that the ops cannot compute.
   virtual absl::Status CheckModel(const ModelSpec& spec) const = 0;
-  // Decides once how the model's products are computed, before the first op and the large regions
-  // take their memory: on a GPU tens of milliseconds and some hundred MiB per shape, which are
-  // given back. InvalidArgument: `spec` or `vocab_limit`. Internal: the device.
+  // Decides once how the model's products are computed. Must run before the first op and before the
+  // large regions are mapped: on a GPU it takes tens of milliseconds and some hundred MiB per
+  // shape, which are freed again. InvalidArgument: `spec` or `vocab_limit`. Internal: the device.
   virtual absl::Status PrepareModel(const ModelSpec& spec, int64_t vocab_limit, ModelUse use) = 0;
-  // What PrepareModel decided: to be told to the controller, which compares it between workers.
+  // The choices of PrepareModel, for the controller, which compares them between workers.
   virtual KernelChoices numerics_choices() const = 0;
-  // Of a trainer's shard on the device.
+  // Ops for a trainer's shard on the device.
   virtual absl::StatusOr<std::unique_ptr<ShardOps>> MakeShardOps() = 0;
-  // The group of ranks, over the links between their devices. Errors as JoinSharedMemoryGroup.
+  // The group of ranks, connected as their devices allow. Errors as JoinSharedMemoryGroup.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> JoinGroup(
       const SharedMemoryGroupOptions& options) = 0;
-  // The way from a trainer to its rollout that weight_sync.transport (`key`) comes to, which the
-  // log says with the reason. Errors as ChooseTransport and ChooseCudaTransport.
+  // The transport from a trainer to its rollout that `key` (weight_sync.transport) selects; logs
+  // the choice and its reason. Errors as ChooseTransport and ChooseCudaTransport.
   virtual absl::StatusOr<WeightTransport*> Transport(const std::string& key) = 0;
 };
 
 struct BackendOptions {
   std::string device = "auto";  // trainer.device: auto, cpu, cuda
-  std::string place = "cpu:0";  // --device of the worker: which one, among those of the process
-  int threads = 1;              // of the host, for its ops and for work that a GPU leaves to it
-  std::vector<int> cores;       // of the threads; empty: not pinned
+  std::string place = "cpu:0";  // --device of the worker: which device of the process
+  int threads = 1;  // of the host, for its ops and for the work that a GPU's worker does on it
+  std::vector<int> cores;  // of the threads; empty: not pinned
 };
 
-// What the libraries of devices read from the environment of a process that trains: to be called at
-// the beginning of main, before there are other threads.
+// Sets what the libraries of devices read from the environment in a process that trains. Call it at
+// the beginning of main, before other threads exist.
 void PinDeviceLibraries();
 
-// auto: the CPU, as long as no GPU has run this (docs/guides/gpus.md). cuda: FailedPrecondition
-// says why there is no GPU to be used; InvalidArgument: `place` names none.
+// auto means the CPU until a GPU has run this (docs/guides/gpus.md). cuda: FailedPrecondition says
+// why no GPU can be used; InvalidArgument: `place` names no device.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
 
 struct DeviceIdentity {
@@ -75,7 +75,7 @@ struct DeviceIdentity {
   std::string uuid;          // the GPU's, 32 hex digits: the same in every process; empty on a CPU
 };
 
-// Of the device that --device names. Errors as MakeBackend.
+// Identifies the device that --device names. Errors as MakeBackend.
 absl::StatusOr<DeviceIdentity> IdentifyDevice(const std::string& place);
 
 }  // namespace tandem

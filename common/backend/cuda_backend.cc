@@ -21,7 +21,7 @@ namespace {
 
 using Use = LinearShape::Use;
 
-// The weights of a layer as the executing model has them: fused.
+// The weights of a layer as Decoder uses them: fused.
 std::vector<LinearShape> LayerLinears(const ModelSpec& spec) {
   return {{.n = spec.qkv_rows(), .k = spec.hidden_size, .bias = spec.qkv_bias},
           {.n = spec.hidden_size, .k = spec.q_rows()},
@@ -34,8 +34,8 @@ std::vector<LinearShape> LayerLinears(const ModelSpec& spec) {
 std::vector<LinearShape> ModelLinears(const ModelSpec& spec, int64_t vocab_limit, bool trains) {
   std::vector<LinearShape> shapes = LayerLinears(spec);
   const int64_t groups = HeadGroups(vocab_limit);
-  // All groups have the same ids but the last, in the forward up to the head's, in backward up to
-  // the tokenizer's.
+  // All groups except the last have the same number of ids; in forward they cover the ids of the
+  // head, in backward those of the tokenizer.
   for (const int64_t i : {int64_t{0}, groups - 1}) {
     shapes.push_back({.use = Use::kLogits,
                       .n = HeadGroupAt(i, spec.vocab_size, vocab_limit).ids,
@@ -52,7 +52,7 @@ std::vector<LinearShape> ModelLinears(const ModelSpec& spec, int64_t vocab_limit
                       .n = HeadGroupAt(i, vocab_limit, vocab_limit).ids,
                       .k = spec.hidden_size});
   }
-  // The q and k rows of qkv alone, computed again where they were normed in place.
+  // Only the q and k rows of qkv, which are computed again if they were normed in place.
   if (spec.qk_norm) {
     shapes.push_back(
         {.n = spec.q_rows() + spec.kv_rows(), .k = spec.hidden_size, .bias = spec.qkv_bias});
@@ -79,7 +79,7 @@ absl::Status CheckCudaModel(const ModelSpec& spec) {
   return absl::OkStatus();
 }
 
-// Tensor cores take bf16 from this generation on.
+// Tensor cores support bf16 from this generation on.
 constexpr int kOldestMajor = 8;
 
 class CudaBackend final : public Backend {
@@ -145,7 +145,7 @@ class CudaBackend final : public Backend {
   const std::unique_ptr<CudaApi> api_;
   std::unique_ptr<NcclApi> nccl_;  // of groups of several ranks, if there is one
   CudaDevice device_;
-  // Of forward and backward alike: what the one decided the other goes by.
+  // Used by forward and backward, so that both make the same choices.
   const std::shared_ptr<CudaLinear> linear_;
   std::unique_ptr<CudaTransport> transport_;
 };

@@ -1,4 +1,5 @@
-// The matrix products of a model, of which cuBLASLt's algorithms are proved at a worker's start.
+// The backend of a GPU, and the model's products for which cuBLASLt's algorithms are proved when a
+// worker starts.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +15,16 @@
 
 namespace tandem {
 
-// Every shape that the forward of `spec` asks CudaLinear for, and, where the worker
-// `trains`, that its backward does: but for gradients of weights, which are sums over rows. Ids
-// below `vocab_limit` alone have logits. A rollout's list is the beginning of its trainer's.
+// Every shape that the forward pass of `spec` requests from CudaLinear and, if the worker `trains`,
+// that its backward pass requests, except gradients of weights, which are sums over rows. Only ids
+// below `vocab_limit` have logits. A rollout's list is the beginning of its trainer's list.
 std::vector<LinearShape> ModelLinears(const ModelSpec& spec, int64_t vocab_limit, bool trains);
 
-// A GPU as a backend.
-
-// As PinDeviceLibraries.
+// See PinDeviceLibraries.
 void PinCudaLibraries();
 
-// Makes device `index` the calling thread's. FailedPrecondition: there is no such device, or it
-// lacks what the backend needs; the message names it. `linear` is for tests.
+// Makes device `index` current on the calling thread. FailedPrecondition: there is no such device,
+// or it lacks a feature that the backend needs; the message names it. `linear` is for tests.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<CudaApi> api,
                                                          int index,
                                                          CudaLinearOptions linear = {});

@@ -2,8 +2,9 @@
 // (-Wthread-safety, which deploy/scripts/lint.sh turns on): a member says by ABSL_GUARDED_BY which
 // mutex guards it, a function by ABSL_EXCLUSIVE_LOCKS_REQUIRED which one its caller holds.
 //
-// They wrap the standard library's. Abseil's mutex has these annotations, too, but a distribution's
-// Abseil is not built for ThreadSanitizer, which then takes what that mutex orders for races.
+// They wrap the standard library's. Abseil's mutex has these annotations too, but the Abseil of a
+// distribution is not built for ThreadSanitizer, which then reports accesses that the mutex orders
+// as races.
 #pragma once
 
 #include <chrono>
@@ -38,8 +39,8 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex& mutex_;
 };
 
-// Both waits let go of the mutex meanwhile and may end without a notification: call them in a loop
-// that looks at the condition, `while (items_.empty()) changed_.Wait(mutex_);`.
+// Both waits release the mutex while they wait and may wake spuriously: call them in a loop that
+// checks the condition, `while (items_.empty()) changed_.Wait(mutex_);`.
 class ConditionVariable {
  public:
   void Wait(Mutex& mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {

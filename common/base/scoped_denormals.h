@@ -1,4 +1,5 @@
-// Turns off the flushing of denormals, which compute threads have on, for this thread and scope.
+// Keeps denormals on this thread until the end of the scope; compute threads otherwise flush them
+// to zero.
 #pragma once
 
 #include <xmmintrin.h>

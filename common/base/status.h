@@ -86,12 +86,11 @@ inline bool AnsweredByWorker(const absl::Status& status) {
   return status.GetPayload(kErrorInfoUrl).has_value();
 }
 
-// Maps the errno of a file operation to a status code.
-
-// ResourceExhausted: disk, quota, file size or open files are used up. NotFound: no such path.
-// PermissionDenied: rights, or a read-only file system. InvalidArgument: the path cannot be what
-// is meant (a folder, too long, a loop of links). DataLoss: the device fails. Internal: any other.
-// Never Unavailable, which reports a lost peer process and makes the controller start a recovery.
+// Maps the errno of a file operation to a status code. ResourceExhausted: disk, quota, file size or
+// open files are used up. NotFound: no such path. PermissionDenied: rights, or a read-only file
+// system. InvalidArgument: the path cannot name a file (a folder, too long, a loop of links).
+// DataLoss: the device fails. Internal: any other. Never Unavailable, which reports a lost peer
+// process and makes the controller start a recovery.
 absl::StatusCode IoErrorCode(int error);
 
 // Creates `path` with its parents. PermissionDenied if no folder can be created there, also because

@@ -37,9 +37,9 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 
-  // all = the ranks' contributions, one after the other; bytes_per_rank has world_size entries,
-  // equal on all ranks. `mine` may point to its place in `all`. With a null `all` this rank gives
-  // and takes nothing.
+  // Concatenates the contributions of all ranks into `all`, in rank order. `bytes_per_rank` has
+  // world_size entries, equal on all ranks. `mine` may point to its place in `all`. A rank that
+  // passes a null `all` makes the call but contributes and receives nothing.
   virtual absl::Status AllGatherV(const void* mine,
                                   const std::vector<int64_t>& bytes_per_rank,
                                   void* all) = 0;
@@ -52,7 +52,7 @@ class Communicator {
   // once. The bits do not depend on what is summed together.
   virtual absl::Status ReduceScatterSums(const std::vector<ScatteredSum>& sums,
                                          Accumulate accumulate) = 0;
-  // The same of one tensor.
+  // For one tensor.
   absl::Status ReduceScatterSum(const float* full,
                                 const std::vector<int64_t>& counts_per_rank,
                                 float* mine,
@@ -66,15 +66,16 @@ class Communicator {
   virtual absl::Status Broadcast(void* data, int64_t bytes, int root) = 0;
   virtual absl::Status Barrier() = 0;
 
-  // The same ranks for data in host memory, whatever the device is; on a CPU the group itself.
-  // Calls on both groups are made in one order.
+  // The same ranks as a group for data in host memory; on a CPU this is the group itself. Calls on
+  // both groups count as one sequence, which all ranks make in the same order.
   virtual Communicator& host() { return *this; }
 
-  // Where the device computes on a stream: how far that has been given work. A collective starts
-  // once the device has got to where the stream was when it was called, or, after StartAt, at the
-  // mark, so that what is computed beside a collective does not hold it back. StartAt(0): as
-  // before. Mark is for the thread that gives work to the device, at most 32 marks before the
-  // collective. Nothing where calls compute at once, as on a CPU.
+  // For a device that computes on a stream. Mark returns a mark of the present end of that stream.
+  // A collective normally starts on the device after all work that the stream had when the
+  // collective was called; after StartAt(mark) it starts after the work before the mark, so that it
+  // does not wait for work that it is meant to overlap. StartAt(0) restores the default. Mark is
+  // called on the thread that enqueues the device's work, at most 32 marks before the collective.
+  // Both do nothing where calls compute at once, as on a CPU.
   virtual uint64_t Mark() { return 0; }
   virtual void StartAt(uint64_t /*mark*/) {}
 
@@ -82,32 +83,30 @@ class Communicator {
   virtual void Abort(const std::string& reason) = 0;
 };
 
-// How ranks learn of each other's failures before a collective that would otherwise wait for them.
-
-// Collective. Every rank brings the outcome of something local and a number; if all succeeded, the
-// numbers of all ranks. Otherwise a rank's own failure or, where it had none, Aborted naming the
-// lowest rank that failed in `what`, with FailureOrigin::kAnotherRank.
+// Tells ranks of each other's failures before a collective in which they would wait for the failed
+// ones. Collective. Every rank passes the outcome of its own work and a number. If all succeeded,
+// returns the numbers of all ranks. Otherwise returns the rank's own failure or, if it had none,
+// Aborted with FailureOrigin::kAnotherRank, which names `what` and the lowest rank that failed.
 absl::StatusOr<std::vector<int64_t>> Agree(Communicator& communicator,
                                            const absl::Status& mine,
                                            const std::string& what,
                                            int64_t number = 0);
 
-// A group over host memory that a group of devices is built on.
-
-// Besides collectives, it tells a rank whose device waits whether the group has ended. This may be
-// asked at any time and on any thread, whichever collective is under way.
+// A group over host memory, on which a group of devices is built. Besides collectives it tells a
+// rank that waits for its device whether the group has ended, at any time and on any thread, also
+// while a collective runs.
 class HostGroup : public Communicator {
  public:
-  // OK, or why the group has ended.
+  // OK, or the reason why the group has ended.
   virtual absl::Status status() const = 0;
-  // Ends the group with `why` on all ranks; the first reason stays. Returns the one that stays.
+  // Ends the group on all ranks. The first reason wins; returns that one.
   virtual absl::Status Fail(const absl::Status& why) = 0;
 
-  // A number that only grows, for the others to see; 0 at first.
+  // Publishes this rank's progress, a number that starts at 0 and only grows.
   virtual void ShowProgress(uint64_t progress) = 0;
   virtual uint64_t ProgressOf(int rank) const = 0;
-  // A rank whose process is gone before its progress was `wanted`, or -1. Rank 0 sees every rank,
-  // the others rank 0: it tells them by Fail.
+  // A rank whose process ended before its progress reached `wanted`, or -1. Rank 0 watches all
+  // ranks; the others watch rank 0, which tells them of other losses through Fail.
   virtual int FindGone(uint64_t wanted) const = 0;
 };
 

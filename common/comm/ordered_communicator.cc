@@ -34,7 +34,8 @@ OrderedCommunicator::Result OrderedCommunicator::Submit(Work work) {
 absl::Status OrderedCommunicator::Run(const Work& work) { return work(Settled()); }
 
 void OrderedCommunicator::Loop() {
-  // The caller may be pinned to a core, on which it computes meanwhile.
+  // A new thread inherits its creator's pinning, and the caller may be pinned to the core on which
+  // it computes meanwhile.
   UnpinThisThread();
   while (auto task = queue_.Pop()) (*task)();
 }

@@ -21,21 +21,23 @@ namespace tandem {
 // there is no second thread. The thread sleeps while nothing is queued.
 class OrderedCommunicator : public Communicator {
  public:
-  // May do anything but use the process's ThreadPool, which admits one caller at a time, or call
-  // this object: the group that it gets is the one below.
+  // May do anything except use the process's ThreadPool, which admits one caller at a time, or call
+  // this object. The group that it receives is the underlying one.
   using Work = std::function<absl::Status(Communicator& group)>;
   using Result = std::shared_future<absl::Status>;
 
   // `group` outlives the object and is used by nothing else meanwhile, except for Abort.
   explicit OrderedCommunicator(Communicator* group) : group_(group) {}
-  // Ends the thread. Work that is still under way aborts the group: nobody asks for it any more.
+  // Joins the thread. If submitted work is unfinished, aborts the group, because nobody waits for
+  // the result.
   ~OrderedCommunicator() override;
 
-  // Queues `work` for the communication thread; what it captures lives until the result is there.
-  // Every result comes: a collective in it ends at the deadline at last. On a GPU its collectives
-  // wait for what the device was given before Submit, and for nothing that it is given later.
+  // Queues `work` for the communication thread; what it captures must live until the result is
+  // there. Every result becomes ready, as a collective ends at its deadline at the latest. On a GPU
+  // its collectives wait for the work that the device had at Submit and for none that it is given
+  // later.
   Result Submit(Work work);
-  // Does `work` now, after all that was submitted.
+  // Waits for all submitted work, then runs `work` on this thread.
   absl::Status Run(const Work& work);
 
   int rank() const override { return group_->rank(); }
@@ -49,7 +51,7 @@ class OrderedCommunicator : public Communicator {
   absl::Status AllReduceSum(float* values, int64_t count) override;
   absl::Status Broadcast(void* data, int64_t bytes, int root) override;
   absl::Status Barrier() override;
-  // After all that was submitted.
+  // Waits for all submitted work.
   Communicator& host() override { return Settled().host(); }
   uint64_t Mark() override { return group_->Mark(); }
   void StartAt(uint64_t mark) override { Settled().StartAt(mark); }
@@ -58,7 +60,7 @@ class OrderedCommunicator : public Communicator {
  private:
   static constexpr size_t kCapacity = 16;  // beyond it Submit waits
   void Loop();
-  // The group, once everything submitted is done.
+  // Waits for all submitted work and returns the group.
   Communicator& Settled();
 
   Communicator* const group_;

@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-// How long a rank polls before it sleeps: about the time that a peer with the same work is late.
+// How long a rank polls before it sleeps: about as long as a peer with the same work is late.
 constexpr int kSpins = 2000;
 constexpr absl::Duration kSleepSlice = absl::Milliseconds(100);
 
@@ -67,7 +67,7 @@ class SharedMemoryCommunicator final : public HostGroup {
   template <typename T>
   absl::Status AllReduce(T* values, int64_t count);
   absl::Status Start(const char* collective, const std::vector<int64_t>& sizes);
-  // This rank's sum of a part that is staged; `room` elements of staging are each rank's.
+  // Sums this rank's piece of a staged part; each rank has `room` elements of every staging buffer.
   void AddUp(const SumPart& part, const ScatteredSum& sum, int64_t room, Accumulate accumulate);
   std::byte* MyStaging() const { return segment_->staging(options_.rank, step_); }
   const std::byte* Staging(int rank) const { return segment_->staging(rank, step_); }
@@ -130,13 +130,14 @@ absl::Status SharedMemoryCommunicator::WaitFor(int rank, uint32_t steps) {
   }
   std::atomic<uint32_t>& word = segment_->line(rank).steps;
   while (true) {
-    // Known before the others are looked at: who has come by then is in time, however long this
-    // thread is held up here.
+    // Read before the ranks are checked: a rank that has arrived by then is in time, however long
+    // this thread is delayed afterwards.
     const absl::Duration left = deadline_ - options_.clock->Now();
     const uint32_t seen = word.load(std::memory_order_acquire);
     if (static_cast<int32_t>(seen - steps) >= 0) return absl::OkStatus();
     TANDEM_RETURN_IF_ERROR(segment_->status());
-    // Looked at before the connections: a rank that has come and gone has done its part.
+    // Arrival is checked before the connections: a rank that arrived and then exited has done its
+    // part.
     const int gone = FindClosed([&](int other) { return HasCome(other, steps); });
     if (gone >= 0) {
       return Fail(

@@ -1,4 +1,4 @@
-// Tells calls apart: which collective, and its sizes.
+// Collectives of ranks on one host, over unnamed shared memory.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,7 @@
 
 namespace tandem {
 
+// Identifies a call by its collective and sizes, so that ranks notice if they make different calls.
 inline uint64_t CallSignature(std::string_view collective, const std::vector<int64_t>& sizes) {
   uint64_t hash = 0;
   for (const char c : collective) hash = (hash ^ static_cast<uint64_t>(c)) * 0x9E3779B97F4A7C15u;
@@ -26,7 +27,7 @@ inline uint64_t CallSignature(std::string_view collective, const std::vector<int
   return hash;
 }
 
-// Ranks of one host, as processes or threads, over one unnamed shared memory segment.
+// The ranks are processes or threads of one host and share one unnamed memory segment.
 struct SharedMemoryGroupOptions {
   int rank = 0;
   int world_size = 1;
@@ -35,12 +36,12 @@ struct SharedMemoryGroupOptions {
   absl::Duration deadline = absl::Seconds(600);  // of joining and of every call
   int64_t staging_bytes = 1 << 20;               // one of the two staging buffers of a rank
   const std::atomic<bool>* cancelled = nullptr;  // ends a pending Join when set
-  bool single_channel = false;                   // of NCCL, where it takes part: NcclOptions
-  // Of the deadline where this group waits; waits for devices have clocks of their own.
+  bool single_channel = false;                   // passed on to NCCL if it is used: NcclOptions
+  // Measures the deadline of this group's waits; waits for devices have clocks of their own.
   Clock* clock = &RealClock();
 };
 
-// Blocks until all ranks have joined; any start order. World 1 gives a SoloCommunicator.
+// Blocks until all ranks have joined, in any order. World size 1 gives a SoloCommunicator.
 // DeadlineExceeded names the ranks that did not come; Aborted: a newer generation has begun, or
 // cancelled; InvalidArgument: options differ between ranks.
 absl::StatusOr<std::unique_ptr<Communicator>> JoinSharedMemoryGroup(

@@ -124,7 +124,7 @@ struct Answer {
   int32_t world_size = 0;
 };
 
-// A wait ends soon enough to look at the deadline again.
+// Rendezvous waits in slices, so that it notices a cancellation or the deadline soon.
 Instant EndOfSlice(const SharedMemoryGroupOptions& options, Instant deadline) {
   return RealClock().Now() + std::min(deadline - options.clock->Now(), kRendezvousSlice);
 }
@@ -163,7 +163,7 @@ Verdict Judge(const SharedMemoryGroupOptions& options,
   return Verdict::kWelcome;
 }
 
-// One connection at rank 0: kept if welcome, else told why and closed.
+// One connection at rank 0: kept if accepted, else it is sent the reason and closed.
 void Receive(const SharedMemoryGroupOptions& options,
              UniqueFd connection,
              std::vector<UniqueFd>* connections) {
@@ -216,7 +216,7 @@ absl::StatusOr<GroupLink> Host(const SharedMemoryGroupOptions& options, Instant 
   return link;
 }
 
-// What a refusal means for the rank that got it; OK: try again.
+// The error that a refused rank returns; OK: it tries again.
 absl::Status Refusal(const SharedMemoryGroupOptions& options, const Answer& answer) {
   if (answer.verdict == Verdict::kOtherOptions) {
     return InvalidArgument(
@@ -229,7 +229,8 @@ absl::Status Refusal(const SharedMemoryGroupOptions& options, const Answer& answ
                       "rank {}: generation {} of the group is over, {} has begun", options.rank,
                       options.generation, answer.generation);
   }
-  return absl::OkStatus();  // an older group is still there, or our predecessor is
+  return absl::OkStatus();  // the socket still belongs to an older group, or to this rank's
+                            // predecessor
 }
 
 absl::StatusOr<GroupLink> Visit(const SharedMemoryGroupOptions& options, Instant deadline) {

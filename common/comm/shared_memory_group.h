@@ -19,7 +19,7 @@
 namespace tandem {
 
 // Waits and wakes across processes on a word of shared memory. The wait returns at a change, at the
-// timeout, or for no reason.
+// timeout, or spuriously.
 void WaitWhileEqual(std::atomic<uint32_t>* word, uint32_t value, absl::Duration timeout);
 void WakeAll(std::atomic<uint32_t>* word);
 
@@ -33,8 +33,8 @@ class SharedSegment {
     uint64_t call[2];                // of even and odd steps
     std::atomic<uint64_t> progress;  // HostGroup::ShowProgress
   };
-  // Why rank r gave up. Every rank has its own, so that it is whole before AbortWord names it:
-  // there is no moment at which the group is aborted and the reason is not there yet.
+  // Why rank r gave up. Every rank has its own, which is complete before abort_word() names it: no
+  // rank can see the group aborted without its reason.
   struct alignas(64) Reason {
     int32_t code;
     char text[508];
@@ -70,7 +70,8 @@ class SharedSegment {
 
   std::byte* base_ = nullptr;
   int64_t bytes_ = 0;
-  // This rank's reason, which lies in the segment: no member that could be annotated.
+  // Guards this rank's reason, which is in the segment and not a member that ABSL_GUARDED_BY could
+  // annotate.
   Mutex own_reason_mutex_;
   int rank_ = 0;
   int world_size_ = 0;

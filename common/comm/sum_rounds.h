@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// Elements [begin, begin + length) of each rank's piece of a tensor, or those of them that the
-// rank has.
+// Elements [begin, begin + length) of every rank's piece of a tensor; a rank with a shorter piece
+// has fewer of them or none.
 struct SumPart {
   size_t sum = 0;  // index of the tensor
   int64_t begin = 0;
@@ -27,12 +27,12 @@ using SumRound = std::vector<SumPart>;
 // tensors.
 std::vector<SumRound> RoundsOf(const std::vector<ScatteredSum>& sums, int64_t room);
 
-// What `rank` has of a part.
+// How many elements of a part `rank` has.
 int64_t LengthOn(const SumPart& part, const ScatteredSum& sum, int rank);
 // Where rank's piece of a tensor begins in `full`, in elements.
 int64_t PieceOffset(const ScatteredSum& sum, int rank);
 
-// What tells one such call from another (CallSignature).
+// The sizes by which CallSignature tells calls apart.
 std::vector<int64_t> SizesOf(const std::vector<ScatteredSum>& sums);
 
 }  // namespace tandem

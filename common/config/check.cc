@@ -285,6 +285,12 @@ absl::Status CheckConfigValues(LoadedConfig& loaded, std::span<const ConfigCheck
   CheckLora(config, problems);
   CheckPartialRollout(config, problems);
   CheckCluster(config.cluster(), problems);
+  if (config.trainer().save_freq() < 0) {
+    problems.Notice(
+        "trainer.save_freq",
+        "trainer.save_freq is below 0: nothing is saved before the end, so the death of "
+        "a trainer costs all steps; 0 saves about every ten minutes");
+  }
   for (const ConfigCheck check : more) check(config, problems);
   loaded.notices.insert(loaded.notices.end(), problems.notices().begin(), problems.notices().end());
   return problems.status();

@@ -14,17 +14,17 @@ namespace tandem {
 
 struct LoadedConfig;
 
-// Collects what checks find. Not thread-safe.
+// Collects the problems that checks find. Not thread-safe.
 class ConfigProblems {
  public:
   // `origins` must outlive this object.
   explicit ConfigProblems(const ConfigOrigins& origins) : origins_(origins) {}
 
-  // Unless `ok`, records `text`, the reason and the remedy, with the places of those of `keys`, the
-  // keys that a user would change, that were given.
+  // Unless `ok`, records `text`, which has the reason and the remedy. `keys` are the keys that a
+  // user would change; the places of those that were given are added.
   void Require(bool ok, const std::vector<std::string>& keys, const std::string& text);
 
-  // Records a line for the user that stops nothing, if `key` was given: "a.yaml:3: text".
+  // If `key` was given, records a line for the user that does not stop the run: "a.yaml:3: text".
   void Notice(const std::string& key, const std::string& text);
 
   // InvalidArgument: every problem, one per line.
@@ -37,16 +37,16 @@ class ConfigProblems {
   std::vector<std::string> notices_;
 };
 
-// Reads a resolved configuration and touches no file.
+// Checks a resolved configuration without reading any file.
 using ConfigCheck = void (*)(const v1::Config& config, ConfigProblems& problems);
 
-// Checks values against each other, here and by `more`, and adds the notices of `more` to
-// `loaded`'s. InvalidArgument lists every problem, one per line, with the keys, where they were
-// given, and the remedy. Touches no file.
+// Checks values against each other, by the rules of this folder and by `more`, and adds the notices
+// of `more` to those of `loaded`. InvalidArgument lists every problem, one per line, with the keys,
+// where they were given, and the remedy. Reads no file.
 absl::Status CheckConfigValues(LoadedConfig& loaded, std::span<const ConfigCheck> more = {});
 
-// CheckConfigValues, then whether model directory, data files, certificates and the checkpoint of
-// trainer.resume_from_path exist: NotFound lists every one that does not.
+// Runs CheckConfigValues, then checks that model directory, data files, certificates and the
+// checkpoint of trainer.resume_from_path exist: NotFound lists every missing one.
 absl::Status CheckConfig(LoadedConfig& loaded, std::span<const ConfigCheck> more = {});
 
 }  // namespace tandem

@@ -19,7 +19,7 @@
 namespace tandem {
 namespace {
 
-// Not a key of the configuration: it names the file that this one changes.
+// Not a key of the configuration: it names the file on which this one is based.
 constexpr char kBaseKey[] = "base";
 
 // A value of --set, or why it has none.
@@ -29,7 +29,7 @@ struct Override {
   std::string problem;
 };
 
-// A file, or all of --set: within one source a key may be given once.
+// One source of keys, a file or all of --set; within a source, a key may be given only once.
 struct Source {
   std::string place;  // "a.yaml" or "--set"
   bool is_file = false;
@@ -37,11 +37,11 @@ struct Source {
   std::vector<Override> overrides;  // of --set
 };
 
-// A key that a source gives a value, or why the source cannot.
+// A key to which a source gives a value, or why it cannot.
 struct Setting {
   const Source* source = nullptr;
   std::string place;    // "a.yaml:12" or "--set"
-  std::string spelled;  // as it is written there
+  std::string spelled;  // as written there
   const KeySpec* spec = nullptr;
   YAML::Node value;
   bool resets_section = false;  // one of many keys that `section: null` gives their default
@@ -102,7 +102,7 @@ Override ReadOverride(const std::string& text) {
     return {.key = text, .problem = "an override is written key=value"};
   }
   const std::string key = text.substr(0, equals);
-  if (key[0] == '+' || key[0] == '~') {  // Hydra's signs
+  if (key[0] == '+' || key[0] == '~') {  // Hydra's prefixes
     return {.key = text,
             .problem = fmt::format("every key is there already, and null gives it its default "
                                    "again: write it without {}",
@@ -164,7 +164,7 @@ class CanonicalSettings {
       if (value.IsNull()) return AddReset(key, place);
       return AddProblem(spelled, place, "is a section: it holds keys, not a value");
     }
-    // In a section that only verl has, each key is answered with its replacement here.
+    // In a section that only verl has, the error for each key names its replacement.
     if (spec == nullptr && value.IsMap() && value.size() > 0 && IsVerlSection(spelled)) {
       return AddMap(spelled + ".", value);
     }
@@ -213,7 +213,7 @@ std::string ApplySetting(const Setting& setting, FirstPlaces& first_places, Load
   const KeySpec& spec = *setting.spec;
   if (!setting.resets_section) {
     const auto [first, is_new] = first_places.try_emplace({setting.source, spec.key}, &setting);
-    // With --set the last value of a key counts, as long as it is spelled the same.
+    // With --set, the last value of a key counts, if the key is spelled the same.
     if (!is_new && (setting.source->is_file || first->second->spelled != setting.spelled)) {
       return fmt::format("{} is already set at {}, as {}: leave one out", spec.key,
                          first->second->place, first->second->spelled);

@@ -56,7 +56,7 @@ class RolloutCorrectionRules {
             "rollout.calculate_log_probs=true");
   }
 
-  // Data of the weights in training has ratios of exactly 1: they are kept as they are.
+  // Tokens of the weights in training have ratios of exactly 1 and remain unchanged.
   void CheckFresh() {
     const std::vector<float> log_probs = {-1.0f, -2.0f};
     const LogProbRow fresh{.policy = log_probs, .rollout = log_probs};

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <yaml-cpp/yaml.h>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/config/schema.h"
 #include "common/config/yaml.h"
@@ -67,6 +68,7 @@ absl::StatusOr<bool> ReadBool(const std::string& text) {
 
 absl::Status CheckJson(const std::string& text) {
   if (text.empty()) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(CheckJsonNesting(text));
   if (nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false).is_object()) {
     return absl::OkStatus();
   }

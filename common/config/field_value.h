@@ -1,4 +1,4 @@
-// One YAML value into one field, with every check that needs no other key.
+// Converts one YAML value to one field, with every check that needs no other key.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ namespace tandem {
 struct KeySpec;
 
 // Sets `spec`'s field of `parent`, the message that contains it. null restores the default; a
-// single value is taken for a list of one. The error says what was expected and what was found.
+// single value counts as a list of one. The error says what was expected and what was found.
 absl::Status SetValue(const KeySpec& spec,
                       const YAML::Node& node,
                       google::protobuf::Message* parent);

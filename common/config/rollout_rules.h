@@ -1,5 +1,5 @@
-// Rules about the keys of one part of the system, which CheckConfigValues runs, and the meaning of
-// the keys of partial rollout together.
+// Rules about keys of one part of the system, which CheckConfigValues runs, and what the keys of
+// partial rollout mean together.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,16 @@
 
 namespace tandem {
 
-// Response tokens of a sample in one round, 0: no cap. rollout.partial.max_tokens_per_round, or by
-// algorithm.partial_rollout_max_split=k ceil(data.max_response_length / k).
+// Response tokens that a sample may get in one round; 0: no cap. From
+// rollout.partial.max_tokens_per_round or, with algorithm.partial_rollout_max_split=k,
+// ceil(data.max_response_length / k).
 int64_t PartialCap(const v1::Config& config);
 
 // Whether any key asks for partial rollout.
 bool PartialEnabled(const v1::Config& config);
 
-// rollout.partial, model.lora and algorithm.rollout_correction, each with the keys it depends on.
+// Checks rollout.partial, model.lora and algorithm.rollout_correction, each with the keys that it
+// depends on.
 void CheckPartialRollout(const v1::Config& config, ConfigProblems& problems);
 void CheckLora(const v1::Config& config, ConfigProblems& problems);
 void CheckRolloutCorrection(const v1::Config& config, ConfigProblems& problems);

@@ -19,27 +19,29 @@ struct KeySpec {
 // All keys in the order of the schema, each section before its keys. Never changes.
 const std::vector<KeySpec>& ConfigSchema();
 
-// nullptr if `key` is not a key's own name.
+// nullptr if `key` is not the canonical name of a key.
 const KeySpec* FindKey(const std::string& key);
 
-// The own name of `key`, which may be spelled through an alias of itself or of a section above it
-// (actor_rollout_ref.rollout.n -> rollout.n). A key without alias, known or not, comes back as is.
+// The canonical name of `key`, which may be an alias or may use an alias of a section above it
+// (actor_rollout_ref.rollout.n -> rollout.n). A key without alias, known or not, is returned as is.
 std::string CanonicalKey(const std::string& key);
 
-// Whether `key` is a proper beginning of an alias, such as actor_rollout_ref.
+// Whether `key` is a proper prefix of an alias, such as actor_rollout_ref.
 bool IsAliasBeginning(const std::string& key);
 
-// The valid key most like `key`, by edit distance of the whole or of the last part; "" where none
-// is near.
+// The valid key that is most similar to `key` by edit distance, of the whole key or its last part;
+// "" if none is similar.
 std::string NearestKey(const std::string& key);
 
-// What to use in place of a key that verl has and this schema has not, "" for any other key.
+// What to use instead of a key that verl has and this schema does not; "" for any other key.
 std::string VerlReplacement(const std::string& key);
 
-// Whether it knows more of keys inside of `key`, a section of verl's that is none here.
+// Whether VerlReplacement knows keys inside `key`, a section of verl that this schema does not
+// have.
 bool IsVerlSection(const std::string& key);
 
-// The end of a message about the unknown key `key`: one of the two above, or where all keys are.
+// The end of a message about the unknown key `key`: a replacement, the nearest key, or where all
+// keys are listed.
 std::string Suggestion(const std::string& key);
 
 // "whole number", "list of numbers", "text" ...

@@ -32,8 +32,8 @@ bool OneOf(const std::string& value, std::initializer_list<std::string_view> val
 
 const std::string& LossMode(const v1::Config& c) { return c.actor().policy_loss().loss_mode(); }
 
-// Whether the loss is one of `names`, or one that was added (docs/reference/algorithms.md): which
-// keys that reads is not known here.
+// Whether the loss is one of `names`, or one that a user added (docs/reference/algorithms.md),
+// whose keys are not known here.
 bool LossIs(const v1::Config& c, std::initializer_list<std::string_view> names) {
   const std::string& mode = LossMode(c);
   const bool built_in = OneOf(mode, {"vanilla", "gspo", "cispo", "sapo", "geo_mean", "gpg", "dro",
@@ -44,8 +44,8 @@ bool LossIs(const v1::Config& c, std::initializer_list<std::string_view> names) 
 const std::string& Schedule(const v1::Config& c) { return c.actor().optim().lr_scheduler_type(); }
 const v1::KlCtrl& KlCtrl(const v1::Config& c) { return c.algorithm().kl_ctrl(); }
 
-// Where a round has no more groups than a step needs, and nothing else ends it, it is over when all
-// of them are whole.
+// If a round has no more groups than a step needs, and nothing else ends it, it ends when all of
+// them are complete.
 bool UntilGroupsCuts(const v1::Config& c) {
   const v1::Partial& partial = c.rollout().partial();
   if (partial.until_groups() == 0) return true;
@@ -218,7 +218,7 @@ bool AsIfLeftOut(const std::string& key, const v1::Config& config, ConfigOrigins
   return Value(spec, given) == Value(spec, without);
 }
 
-// The one key that others make idle by being given.
+// The only key that makes other keys ineffective by being given.
 void NoticeClipRatio(const v1::Config& config,
                      const ConfigOrigins& origins,
                      std::vector<std::string>* notices) {
@@ -238,7 +238,7 @@ void NoticeClipRatio(const v1::Config& config,
                   both->second, low->second, high->second));
 }
 
-// It has an effect, and hardly the one that was meant.
+// The key has an effect, but probably not the intended one.
 void NoticeSmallSplit(const v1::Config& config,
                       const ConfigOrigins& origins,
                       std::vector<std::string>* notices) {
@@ -296,8 +296,8 @@ class UnusedKeys {
   bool reported(const std::string& key) const { return reported_.contains(key); }
   std::vector<std::string> TakeNotices() { return std::move(notices_); }
 
-  // `switch_key` decides whether `key` has an effect. A key that has its default's value is not
-  // reported where the switch was given too: the file then spells out what is the case anyway.
+  // `switch_key` decides whether `key` has an effect. A key with its default value is not reported
+  // if the switch was given too, because the file then only spells out what holds anyway.
   void Report(const std::string& key,
               const std::string& switch_key,
               std::string_view except,

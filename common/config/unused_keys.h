@@ -1,5 +1,5 @@
-// Keys that were given and have no effect, because another key says so, or probably not the
-// intended one.
+// Keys that were given but have no effect, or probably not the intended one, because of the value
+// of another key.
 #pragma once
 
 #include <string>
@@ -9,11 +9,10 @@
 
 namespace tandem {
 
-// One line each, in the order of a table: where the key was given, that it has no effect, and what
-// would give it one; and one for algorithm.partial_rollout_max_split where it cuts after every
-// token. A key whose switch was given too, and which has the value that it would have
-// without being given, says nothing of itself, as in a whole configuration printed by ConfigToYaml:
-// it is left out. `config` is resolved.
+// One line per key, in the order of a table: where the key was given, that it has no effect, and
+// what would give it one. One more line if algorithm.partial_rollout_max_split cuts after every
+// token. A key is left out if the key that switches it was given too and it has its default value,
+// as in a complete configuration printed by ConfigToYaml. `config` is resolved.
 std::vector<std::string> UnusedKeyNotices(const v1::Config& config, const ConfigOrigins& origins);
 
 }  // namespace tandem

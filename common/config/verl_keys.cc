@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// In the spelling of CanonicalKey; a section stands for everything in it.
+// Spelled as CanonicalKey returns them; a section stands for all its keys.
 constexpr std::array<std::pair<const char*, const char*>, 89> kElsewhere = {{
     {"trainer.n_gpus_per_node", "cluster.trainers and cluster.rollouts say how many devices"},
     {"data.gen_batch_size",
@@ -57,20 +57,16 @@ constexpr std::array<std::pair<const char*, const char*>, 89> kElsewhere = {{
     // The fully asynchronous trainer and its neighbours.
     {"async_training.partial_rollout",
      "rollout.partial.max_tokens_per_round, until_groups or round_seconds interrupt samples, which "
-     "continue "
-     "in "
-     "the next step; with rollout.partial.overlap generation continues during training "
+     "continue in the next step; with rollout.partial.overlap generation continues during training "
      "(docs/guides/partial_rollout.md)"},
     {"async_training.staleness_threshold",
      "rollout.partial.max_staleness with rollout.partial.overlap: in whole batches, where verl's "
-     "is "
-     "a share of samples"},
+     "is a share of samples"},
     {"async_training.trigger_parameter_sync_step",
      "weights are synced after every step of data.train_batch_size prompts; leave it out"},
     {"async_training.require_batches",
      "a step trains on data.train_batch_size prompts, in updates of actor.ppo_mini_batch_size; "
-     "leave "
-     "it out"},
+     "leave it out"},
     {"async_training.use_rollout_log_probs", "actor.old_log_prob=rollout"},
     {"async_training.compute_prox_log_prob", "actor.old_log_prob=recompute"},
     {"async_training.use_trainer_do_validate", "the rollouts validate; leave it out"},
@@ -87,8 +83,7 @@ constexpr std::array<std::pair<const char*, const char*>, 89> kElsewhere = {{
     {"rollout.test_freq", "trainer.test_freq"},
     {"rollout.over_sample_rate",
      "rollout.partial.until_groups with a larger rollout.partial.groups_per_round: what is cut "
-     "goes "
-     "on in the next step"},
+     "goes on in the next step"},
     {"rollout.layered_summon",
      "weights are gathered and sent tensor by tensor, always; leave it out"},
     {"model.lora.lora_alpha", "model.lora.alpha"},
@@ -106,7 +101,7 @@ constexpr std::array<std::pair<const char*, const char*>, 89> kElsewhere = {{
     {"trainer.val_only",
      "trainer.val_before_train=true validates before the first step, and tandemctl evaluate "
      "whenever a run is up"},
-    // Where the nearest key here would mislead.
+    // Keys for which the nearest key here would be misleading.
     {"rollout.multi_turn", "a rollout generates one response to a prompt; leave it out"},
     {"rollout.agent", "a rollout generates one response to a prompt; leave it out"},
     {"rollout.engine_kwargs", "there is one rollout engine; leave it out"},

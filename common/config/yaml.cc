@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include <fmt/format.h>
 #include <google/protobuf/message.h>
@@ -11,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/config/schema.h"
+#include "common/config/yaml_limits.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -18,20 +20,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Arguments nested deeper than this are cut off rather than recursed into.
-constexpr int kMaxDepth = 64;
-
-Json ToJson(const YAML::Node& node, int depth) {
-  if (depth > kMaxDepth || node.IsNull()) return nullptr;
+// CheckYamlLimits has seen the node: it is no deeper than a call can go.
+Json ToJson(const YAML::Node& node) {
+  if (node.IsNull()) return nullptr;
   if (node.IsSequence()) {
     Json list = Json::array();
-    for (const YAML::Node& entry : node) list.push_back(ToJson(entry, depth + 1));
+    for (const YAML::Node& entry : node) list.push_back(ToJson(entry));
     return list;
   }
   if (node.IsMap()) {
     Json object = Json::object();
     for (const auto& item : node) {
-      object[item.first.IsScalar() ? item.first.Scalar() : ""] = ToJson(item.second, depth + 1);
+      object[item.first.IsScalar() ? item.first.Scalar() : ""] = ToJson(item.second);
     }
     return object;
   }
@@ -61,10 +61,17 @@ absl::StatusOr<YAML::Node> ReadYamlFile(const std::string& path) {
     return MakeStatus(absl::StatusCode::kNotFound, "config file {} {}{}", path,
                       exists ? "is no regular file" : "does not exist", exists ? "" : hint);
   }
-  try {
-    return YAML::LoadFile(path);
-  } catch (const YAML::BadFile&) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMaxYamlBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad()) {
     return MakeStatus(absl::StatusCode::kNotFound, "config file {} cannot be read", path);
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  const absl::Status limits = CheckYamlLimits(text);
+  if (!limits.ok()) return InvalidArgument("{}:{}", path, std::string(limits.message()));
+  try {
+    return YAML::Load(text);
   } catch (const YAML::Exception& e) {
     return InvalidArgument("{}:{}: this is no YAML: {}", path, e.mark.line + 1, e.msg);
   }
@@ -72,6 +79,7 @@ absl::StatusOr<YAML::Node> ReadYamlFile(const std::string& path) {
 
 absl::StatusOr<YAML::Node> ParseYamlValue(const std::string& text) {
   if (text.empty()) return YAML::Node(text);
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckYamlLimits(text), "this is no YAML value, line"));
   try {
     return YAML::Load(text);
   } catch (const YAML::Exception& e) {
@@ -79,7 +87,7 @@ absl::StatusOr<YAML::Node> ParseYamlValue(const std::string& text) {
   }
 }
 
-std::string YamlToJson(const YAML::Node& node) { return ToJson(node, 0).dump(); }
+std::string YamlToJson(const YAML::Node& node) { return ToJson(node).dump(); }
 
 namespace {
 
@@ -103,7 +111,7 @@ void EmitValue(const Message& m, const FieldDescriptor* f, int index, YAML::Emit
       *out << (list ? r.GetRepeatedInt64(m, f, index) : r.GetInt64(m, f));
       return;
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      // fmt's shortest text that reads back to the same number.
+      // fmt prints the shortest text that parses to the same number.
       *out << fmt::format("{}", list ? r.GetRepeatedDouble(m, f, index) : r.GetDouble(m, f));
       return;
     default: {

@@ -1,4 +1,4 @@
-// The door to yaml-cpp: its exceptions stop here.
+// Wraps yaml-cpp: its exceptions do not leave these functions.
 #pragma once
 
 #include <string>

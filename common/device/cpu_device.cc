@@ -35,10 +35,11 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> CpuRegion::Reserve(const std::stri
                                                                  int64_t bytes,
                                                                  Ledger* ledger,
                                                                  Location location) {
-  if (bytes <= 0) return InvalidArgument("memory region {}: {} bytes asked for", tag, bytes);
+  if (bytes <= 0) return InvalidArgument("memory region {}: {} bytes were requested", tag, bytes);
   if (bytes > (int64_t{1} << 46)) return CannotMap(tag, bytes, "no machine has such addresses");
   const int64_t rounded = RoundUp(bytes, kHugePageBytes);
-  // One huge page more, so that an aligned range lies inside; the ends are given back.
+  // Reserves one huge page more than needed, so that an aligned range fits inside, and unmaps both
+  // ends.
   void* raw = mmap(nullptr, rounded + kHugePageBytes, PROT_NONE, kReserveFlags, -1, 0);
   if (raw == MAP_FAILED) return CannotMap(tag, bytes, strerror(errno));
   std::byte* const start = static_cast<std::byte*>(raw);
@@ -56,7 +57,8 @@ CpuRegion::~CpuRegion() {
 
 absl::Status CpuRegion::Map() {
   if (mapped()) return absl::OkStatus();
-  // Pages come at first touch, where a refusal would be a kill: ask before.
+  // Pages are allocated at first touch, where the system would kill the process instead of
+  // refusing: check first.
   const int64_t available = AvailableMemoryBytes();
   if (bytes() > available) {
     return CannotMap(tag(), bytes(), fmt::format("{} MiB are available", available >> 20));
@@ -75,7 +77,7 @@ absl::Status CpuRegion::Map() {
 
 absl::Status CpuRegion::Release() {
   if (!mapped()) return absl::OkStatus();
-  // A fresh inaccessible mapping in place of the old one: its pages are freed at once.
+  // Replaces the mapping by a fresh inaccessible one, which frees its pages at once.
   void* placed = mmap(data(), bytes(), PROT_NONE, kReserveFlags | MAP_FIXED, -1, 0);
   if (placed == MAP_FAILED) {
     return Internal("memory region {}: cannot release {} bytes: {}", tag(), bytes(),
@@ -102,7 +104,7 @@ int64_t CpuRegion::ResidentBytes() const {
 
 namespace {
 
-// What is at home is on the device already.
+// On a host, the memory that arrays are offloaded to is the device's memory: nothing is copied.
 class HostStream final : public OffloadStream {
  public:
   HostStream(std::vector<Array> arrays, std::vector<Window> windows)
@@ -120,7 +122,7 @@ class HostStream final : public OffloadStream {
   const std::vector<Window> windows_;
 };
 
-// The host's memory is the device's, and its work is done when it is asked for.
+// On a host, copies are done at once.
 class HostUploads final : public UploadStream {
  public:
   absl::Status Begin() override { return absl::OkStatus(); }

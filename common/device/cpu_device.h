@@ -20,7 +20,7 @@ class CpuRegion final : public MemoryRegion {
                                                                int64_t bytes,
                                                                Ledger* ledger,
                                                                Location location);
-  // `bytes` of addresses that are reserved at `data`, which the region owns from now on.
+  // Takes ownership of `bytes` of reserved addresses at `data`.
   CpuRegion(std::string tag, Location location, std::byte* data, int64_t bytes, Ledger* ledger)
       : MemoryRegion(std::move(tag), data, bytes), location_(location), ledger_(ledger) {}
   ~CpuRegion() override;
@@ -28,7 +28,7 @@ class CpuRegion final : public MemoryRegion {
   // Huge pages are advised; the pages themselves appear at first touch.
   absl::Status Map() override;
   absl::Status Release() override;
-  // From the system.
+  // As the system reports them.
   int64_t ResidentBytes() const override;
 
  private:

@@ -28,7 +28,7 @@ int64_t KilobytesOf(const std::string& file, const std::string& key) {
   return 0;
 }
 
-// A file with one number; nothing if it is missing or says "max".
+// A file with one number; nullopt if it is missing or says "max".
 std::optional<int64_t> NumberIn(const std::string& file) {
   std::ifstream in(file);
   int64_t value = 0;

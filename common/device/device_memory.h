@@ -14,23 +14,21 @@ struct ProcessMemory {
   int64_t peak_resident = 0;
 };
 ProcessMemory ReadProcessMemory();
-// The peak starts again from now (best effort: some systems forbid it).
+// Restarts the peak from now, best effort: some systems forbid it.
 void ResetProcessPeak();
 
-// The tightest memory limit of this process's cgroups (v1 or v2) or, without one, the machine's
-// memory.
+// The tightest memory limit of this process's cgroups (v1 or v2) or, without a limit, the memory of
+// the machine.
 int64_t MemoryLimitBytes();
-// What can still be allocated below that limit.
+// The bytes below that limit that can still be allocated.
 int64_t AvailableMemoryBytes();
 // Memory of one CPU device: the limit divided by the pairs that share the host.
 int64_t CpuDeviceMemoryBytes(int pairs);
 
-// A byte of a device's memory that changes by itself, where TANDEM_FAULT says so
-// (common/process/fault_injection.h).
-
-// Flips the lowest bit of the byte at `byte`, which `device` can copy from and to, if FaultFlips
-// says so of `point`; waits for the device then, and ends the process if that fails. Without the
-// variable it costs one comparison.
+// Simulates a byte of a device's memory that changes by itself, if TANDEM_FAULT asks for it
+// (common/process/fault_injection.h). Flips the lowest bit of the byte at `byte`, which `device`
+// can copy from and to, if FaultFlips(point) says so. It then waits for the device, and ends the
+// process if that fails. Without the variable it costs one comparison.
 void InjectBitFlip(Device* device, const char* point, void* byte);
 
 }  // namespace tandem

@@ -31,7 +31,7 @@ absl::Status CannotOffload(const std::string& tag,
       tag, bytes, bytes >> 20, directory, strerror(error));
 }
 
-// A file that has no name from the start, or has lost it where the file system cannot do that.
+// Opens a file without a name or, if the file system does not support that, unlinks it at once.
 UniqueFd OpenUnnamed(const std::string& directory) {
   const int unnamed = open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (unnamed >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return UniqueFd(unnamed);
@@ -56,10 +56,10 @@ absl::StatusOr<std::unique_ptr<FileRegion>> FileRegion::Create(const std::string
                                                                const std::string& directory,
                                                                int64_t bytes,
                                                                Ledger* ledger) {
-  if (bytes <= 0) return InvalidArgument("offloading {}: {} bytes asked for", tag, bytes);
+  if (bytes <= 0) return InvalidArgument("offloading {}: {} bytes were requested", tag, bytes);
   UniqueFd fd = OpenUnnamed(directory);
   if (!fd.valid()) return CannotOffload(tag, directory, bytes, errno);
-  // Without this a block that the disk lacks would be SIGBUS at first touch.
+  // Allocates the blocks now: a block that the disk lacks would raise SIGBUS at first touch.
   int result = 0;
   do {
     result = posix_fallocate(fd.get(), 0, bytes);
@@ -84,7 +84,7 @@ FileRegion::~FileRegion() {
 }
 
 void FileRegion::Evict(int64_t offset, int64_t bytes) {
-  // Pages that the range shares with its neighbours stay.
+  // Keeps pages at the ends of the range that neighbouring ranges share.
   const int64_t page = sysconf(_SC_PAGESIZE);
   const int64_t first = RoundUp(offset, page);
   const int64_t last = offset + bytes >= bytes_ ? bytes_ : (offset + bytes) / page * page;
@@ -98,8 +98,9 @@ void FileRegion::WillNeed(int64_t offset, int64_t bytes) {
 }
 
 int64_t FileRegion::BytesInUse() const {
-  // /proc/self/pagemap: bit 63 of a page's entry says that the process maps it. Bit 62 of a file's
-  // page, which is never in swap, that the system is moving it elsewhere in memory at this moment.
+  // In /proc/self/pagemap, bit 63 of an entry says that the process maps the page. Bit 62 normally
+  // means swap; for a page of a file, which is never in swap, it means that the system is just
+  // migrating the page.
   const int64_t page = sysconf(_SC_PAGESIZE);
   std::vector<uint64_t> entries((bytes_ + page - 1) / page);
   const UniqueFd pagemap(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));

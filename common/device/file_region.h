@@ -1,5 +1,5 @@
-// Offloaded memory of a CPU worker, as pinned host memory is for a GPU. An unlinked file, mapped
-// whole, whose pages stay with the process only while they are worked on.
+// Offloaded memory of a CPU worker; a GPU worker uses pinned host memory instead. It is an unlinked
+// file, mapped as a whole, whose pages stay in the process only while they are used.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@
 
 namespace tandem {
 
-// Ranges that do not overlap may be used by different threads at once.
+// Different threads may use ranges that do not overlap at the same time.
 class FileRegion {
  public:
-  // A file of `bytes` zeros in `directory` (which exists), without a name: it is gone when the
-  // process is. `ledger` (may be null) outlives the region and counts it under `tag`, location
-  // file. ResourceExhausted: the disk is full; names tag, directory and bytes. The space is taken
-  // here, so that writing cannot fail later.
+  // Makes a file of `bytes` zeros in `directory`, which must exist. It has no name, so it
+  // disappears with the process. `ledger` (may be null) outlives the region and counts it under
+  // `tag`, location file. ResourceExhausted: the disk is full; names tag, directory and bytes. The
+  // space is allocated now, so that writing cannot fail later.
   static absl::StatusOr<std::unique_ptr<FileRegion>> Create(const std::string& tag,
                                                             const std::string& directory,
                                                             int64_t bytes,
@@ -33,12 +33,12 @@ class FileRegion {
   std::byte* data() const { return data_; }  // the same for life
   int64_t bytes() const { return bytes_; }
 
-  // The process lets go of the pages of [offset, offset + bytes) and the system starts to write
-  // those that changed; the values stay and come back at the next touch.
+  // Drops the pages of [offset, offset + bytes) from the process and starts to write changed ones
+  // to the file; the values return at the next touch.
   void Evict(int64_t offset, int64_t bytes);
   // Asks the system to read the range ahead.
   void WillNeed(int64_t offset, int64_t bytes);
-  // Bytes of the range that this process holds now, from the system.
+  // Bytes of the range that are in this process's memory now, as the system reports them.
   int64_t BytesInUse() const;
 
  private:

@@ -66,7 +66,8 @@ void Ledger::RemoveRegion(const void* key) {
 
 void Ledger::ChangeForeign(int64_t delta_bytes, const std::function<bool()>& change) {
   const MutexLock lock(amounts_mutex_);
-  // The system's peak has what was foreign until now in it: keep the rest, and let it start again.
+  // The system's peak includes the foreign pages up to now: keep the rest of it, and restart the
+  // system's peak below.
   own_peak_ = std::max(own_peak_, ReadProcessMemory().peak_resident - foreign_);
   if (!change()) return;
   ResetProcessPeak();
@@ -110,7 +111,7 @@ LedgerSnapshot Ledger::Snapshot() const {
     snapshot.process_peak_bytes =
         std::max({own_peak_, snapshot.process_bytes, process.peak_resident - foreign_});
     for (auto& [key, region] : regions_) {
-      ++region.readers;  // until it is read it cannot be removed
+      ++region.readers;  // it cannot be removed until it is read
       regions.push_back(&region);
     }
   }

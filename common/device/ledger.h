@@ -16,16 +16,17 @@ namespace tandem {
 // Bytes held under `tag` in all locations.
 int64_t BytesOf(const LedgerSnapshot& snapshot, const std::string& tag);
 
-// Thread-safe. Make it before anything that it counts: the process's memory then is the baseline.
+// Thread-safe. Make it before anything that it counts: the process's memory at that time is the
+// baseline.
 class Ledger {
  public:
   Ledger();
 
-  // A negative delta gives bytes back; a tag never falls below zero (that is a bug: it aborts).
-  // Outside a file, bytes counted here are taken to have pages.
+  // A negative delta returns bytes. A tag that would fall below zero is a bug and aborts. Bytes
+  // that are counted here, other than files, are assumed to have pages.
   void Add(const std::string& tag, Location location, int64_t delta_bytes);
-  // A mapping whose pages come and go: `resident` says how many bytes have pages now. Snapshot
-  // calls it, on any thread, until RemoveRegion(key) returns.
+  // Adds a mapping whose pages come and go. `resident` returns how many bytes have pages now;
+  // Snapshot calls it, on any thread, until RemoveRegion(key) returns.
   void AddRegion(const void* key,
                  const std::string& tag,
                  Location location,
@@ -34,22 +35,22 @@ class Ledger {
   // Does nothing where no region has that key.
   void RemoveRegion(const void* key);
 
-  // Runs `change`, which maps memory that another process counts, or unmaps it, `delta_bytes` in
-  // all; it returns true if it did. Snapshots of this process leave that memory out, and none falls
-  // in between.
+  // Runs `change`, which maps or unmaps memory that another process counts, `delta_bytes` in total,
+  // and returns true if it did. Snapshots of this process exclude that memory, and none is taken
+  // while `change` runs.
   void ChangeForeign(int64_t delta_bytes, const std::function<bool()>& change);
 
-  // `read` returns the driver's figures of the device; every Snapshot from now on calls it, on its
-  // thread. Once, before others use the ledger.
+  // `read` returns the driver's figures of the device; every Snapshot calls it from now on, on its
+  // own thread. Call it once, before others use the ledger.
   void SetDriverReader(std::function<DriverMemory()> read);
 
-  // Ordered by tag, then location; peaks since the last ResetPeaks. The system's figures are read
-  // now, in about a millisecond per GiB of regions, during which others may count; only
-  // RemoveRegion waits until its region is read.
+  // Entries are ordered by tag, then location; peaks are since the last ResetPeaks. The system's
+  // figures are read now, which takes about a millisecond per GiB of regions. Others may count
+  // meanwhile; only RemoveRegion waits until its region has been read.
   LedgerSnapshot Snapshot() const;
-  // What Snapshot would call memory_bytes, without asking the system.
+  // The memory_bytes of a Snapshot, without asking the system.
   int64_t memory_bytes() const;
-  // Peaks, that of the process included, start again from the present amounts.
+  // Restarts all peaks, that of the process included, from the present amounts.
   void ResetPeaks();
 
  private:
@@ -68,7 +69,8 @@ class Ledger {
   void AddLocked(const std::string& tag, Location location, int64_t delta_bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(amounts_mutex_);
 
-  // Of all these regions, without the mutex; each is let go once it is read.
+  // Sums the bytes of all these regions without holding the mutex; each region may be removed once
+  // it is read.
   int64_t ResidentBytes(const std::vector<Region*>& regions) const;
 
   const int64_t baseline_bytes_;
@@ -78,7 +80,7 @@ class Ledger {
   std::map<std::pair<std::string, Location>, Amount> amounts_ ABSL_GUARDED_BY(amounts_mutex_);
   Amount device_ ABSL_GUARDED_BY(amounts_mutex_);
   Amount memory_ ABSL_GUARDED_BY(amounts_mutex_);
-  // Nodes stay where they are while others come and go.
+  // A map, because its nodes do not move while others are added or removed.
   mutable std::map<const void*, Region> regions_ ABSL_GUARDED_BY(amounts_mutex_);
   // Bytes of memory_ in no region.
   int64_t outside_regions_ ABSL_GUARDED_BY(amounts_mutex_) = 0;

@@ -86,8 +86,8 @@ absl::Status CannotShare(const std::string& name, int64_t bytes, const std::stri
                     reason);
 }
 
-// Shared memory gets huge pages by order only, a range that has at least one page at a time. Best
-// effort: before Linux 6.1, or when memory is in pieces, pages stay small.
+// The kernel uses huge pages for shared memory only on request, and only for a range that has at
+// least one page. Best effort: before Linux 6.1, or if memory is fragmented, pages stay small.
 void AskForHugePages(int fd, int64_t bytes) {
   void* at = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) return;
@@ -104,7 +104,7 @@ void AskForHugePages(int fd, int64_t bytes) {
 absl::StatusOr<UniqueFd> CreateSharedMemory(const std::string& name,
                                             int64_t bytes,
                                             bool huge_pages) {
-  if (bytes <= 0) return InvalidArgument("shared memory {}: {} bytes asked for", name, bytes);
+  if (bytes <= 0) return InvalidArgument("shared memory {}: {} bytes were requested", name, bytes);
   const int64_t available = AvailableMemoryBytes();
   if (bytes > available) {
     return CannotShare(name, bytes, fmt::format("{} MiB are available", available >> 20));
@@ -113,7 +113,7 @@ absl::StatusOr<UniqueFd> CreateSharedMemory(const std::string& name,
   if (!fd.valid()) return Internal("memfd_create: {}", strerror(errno));
   if (ftruncate(fd.get(), bytes) != 0) return CannotShare(name, bytes, strerror(errno));
   if (huge_pages) AskForHugePages(fd.get(), bytes);
-  // Without this a page that the machine lacks would be SIGBUS at first touch.
+  // Allocates the pages now: a page that the machine lacks would raise SIGBUS at first touch.
   int result = 0;
   do {
     result = fallocate(fd.get(), 0, 0, bytes);
@@ -130,7 +130,7 @@ absl::Status CheckSharedMemory(int fd, int64_t bytes) {
   if (fstat(fd, &info) != 0) return InvalidArgument("no descriptor came along");
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
-    return InvalidArgument("the passed descriptor is no sealed shared memory");
+    return InvalidArgument("the passed descriptor is not sealed shared memory");
   }
   if (info.st_size < bytes) {
     return InvalidArgument("the passed shared memory has {} bytes, {} were announced", info.st_size,

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/status.h"
+#include "common/formats/file_io.h"
 
 namespace tandem {
 namespace {
@@ -30,7 +31,7 @@ std::string ParentOf(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
-// Without a trailing slash, so that the suffix lands on the name.
+// Without a trailing slash, so that the suffix is appended to the name.
 std::string Trimmed(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
@@ -68,7 +69,7 @@ AtomicFile::~AtomicFile() {
 
 absl::Status AtomicFile::Reserve(uint64_t bytes) {
   if (bytes == 0 || ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) == 0) return absl::OkStatus();
-  // File systems without fallocate run out of space at the write instead.
+  // File systems without fallocate report a full disk at the write instead.
   if (errno == EOPNOTSUPP || errno == ENOSYS) return absl::OkStatus();
   return IoError(path_, fmt::format("reserving {} bytes", bytes), errno);
 }
@@ -80,21 +81,13 @@ absl::Status AtomicFile::Append(const void* data, size_t bytes) {
 }
 
 absl::Status AtomicFile::WriteAt(uint64_t offset, const void* data, size_t bytes) {
-  size_t done = 0;
-  while (done < bytes) {
-    const ssize_t written = ::pwrite(fd_, static_cast<const char*>(data) + done, bytes - done,
-                                     static_cast<off_t>(offset + done));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      const int error = written == 0 ? ENOSPC : errno;
-      return IoError(
-          path_,
-          fmt::format("writing {} bytes at byte {} ({} of them written)", bytes, offset, done),
-          error);
-    }
-    done += static_cast<size_t>(written);
-  }
-  return absl::OkStatus();
+  const IoResult write =
+      WriteAll(fd_, {static_cast<const char*>(data), bytes}, static_cast<int64_t>(offset));
+  if (write.error == 0) return absl::OkStatus();
+  return IoError(
+      path_,
+      fmt::format("writing {} bytes at byte {} ({} of them written)", bytes, offset, write.bytes),
+      write.error);
 }
 
 absl::Status AtomicFile::Commit() {
@@ -116,14 +109,60 @@ absl::Status WriteFileAtomically(const std::string& path, const std::string& con
   return file->Commit();
 }
 
+namespace {
+
+absl::Status OpenError(const std::string& path, int error) {
+  return MakeStatus(IoErrorCode(error), "{} cannot be read: {}", path, std::strerror(error));
+}
+
+// To be closed by who asked.
+struct OpenFile {
+  int fd = -1;
+  size_t size = 0;
+  struct stat info = {};
+};
+
+absl::StatusOr<OpenFile> OpenRegular(const std::string& path) {
+  OpenFile file;
+  // Not to wait for the other end, where somebody named a pipe.
+  file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file.fd < 0) return OpenError(path, errno);
+  if (::fstat(file.fd, &file.info) != 0 || !S_ISREG(file.info.st_mode)) {
+    const int error = S_ISDIR(file.info.st_mode) ? EISDIR : EINVAL;
+    ::close(file.fd);
+    return OpenError(path, error);
+  }
+  file.size = static_cast<size_t>(file.info.st_size);
+  return file;
+}
+
+}  // namespace
+
 bool PathExists(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::exists(path, ignored);
 }
 
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
-  TANDEM_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
-  return std::string(reinterpret_cast<const char*>(file->data()), file->size());
+  // Read, not mapped: a file that becomes shorter meanwhile is then merely shorter.
+  TANDEM_ASSIGN_OR_RETURN(const OpenFile file, OpenRegular(path));
+  std::string text(file.size, '\0');
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t got =
+        ::pread(file.fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      const int error = errno;
+      ::close(file.fd);
+      return OpenError(path, error);
+    }
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  ::close(file.fd);
+  text.resize(done);
+  return text;
 }
 
 absl::StatusOr<std::unique_ptr<AtomicDirectory>> AtomicDirectory::Create(const std::string& path,
@@ -154,7 +193,7 @@ absl::Status AtomicDirectory::Commit() {
     if (errno != ENOTEMPTY && errno != EEXIST) {
       return IoError(path_, "renaming the finished directory", errno);
     }
-    // The old directory goes in exchange for the new one: no moment without either.
+    // Exchanges the old directory for the new one, so that one of the two always exists.
     if (::syscall(SYS_renameat2, AT_FDCWD, partial.c_str(), AT_FDCWD, path_.c_str(),
                   RENAME_EXCHANGE) != 0) {
       return IoError(path_, "replacing the old directory", errno);
@@ -170,29 +209,31 @@ namespace {
 
 constexpr size_t kReadChunk = size_t{128} << 10;
 
-absl::Status OpenError(const std::string& path, int error) {
-  return MakeStatus(IoErrorCode(error), "{} cannot be read: {}", path, std::strerror(error));
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return OpenError(path, errno);
-  struct stat info = {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    const int error = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
-    ::close(fd);
-    return OpenError(path, error);
-  }
-  const size_t size = static_cast<size_t>(info.st_size);
+  TANDEM_ASSIGN_OR_RETURN(const OpenFile file, OpenRegular(path));
   void* data = nullptr;
-  if (size > 0) data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (file.size > 0) data = ::mmap(nullptr, file.size, PROT_READ, MAP_PRIVATE, file.fd, 0);
   const int error = errno;
-  ::close(fd);
+  ::close(file.fd);
   if (data == MAP_FAILED) return OpenError(path, error);
   return std::shared_ptr<const MappedFile>(
-      new MappedFile(path, static_cast<const uint8_t*>(data), size));
+      new MappedFile(path, static_cast<const uint8_t*>(data), file.size,
+                     {.device = file.info.st_dev, .inode = file.info.st_ino}));
+}
+
+absl::Status MappedFile::CheckWhole() const {
+  // The page with the new end reads as zeros behind it, without a signal: the size tells.
+  struct stat now = {};
+  const bool same = ::stat(path_.c_str(), &now) == 0 && now.st_dev == identity_.device &&
+                    now.st_ino == identity_.inode;
+  const bool shorter = same && static_cast<size_t>(now.st_size) < size_;
+  if (!shorter && !guard_.touched_missing()) return absl::OkStatus();
+  return MakeStatus(absl::StatusCode::kDataLoss,
+                    "{} became shorter while it was read: it had {} bytes; fetch it again, and "
+                    "replace files in use by a rename instead of writing into them",
+                    path_, size_);
 }
 
 MappedFile::~MappedFile() {
@@ -206,7 +247,7 @@ void MappedFile::ReadExactly(const void* first, size_t bytes) const {
   const size_t begin = offset / page * page;
   auto* const data = const_cast<uint8_t*>(data_);
   ::madvise(data + begin, offset + bytes - begin, MADV_RANDOM);
-  // The system takes no more at a time than it would read ahead.
+  // The system reads no more at a time than its readahead.
   for (size_t at = begin; at < offset + bytes; at += kReadChunk) {
     ::madvise(data + at, std::min(kReadChunk, offset + bytes - at), MADV_WILLNEED);
   }

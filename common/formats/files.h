@@ -1,5 +1,6 @@
-// Files and directories that appear whole or not at all: written under `<path>.partial`, synced,
-// then renamed. What a killed process left under that name is removed by the next writer.
+// Files and directories that appear complete or not at all: they are written under
+// `<path>.partial`, synced and renamed. The next writer removes what a killed process left under
+// that name.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +10,17 @@
 
 #include <absl/status/statusor.h>
 
+#include "common/formats/mapping_guard.h"
+
 namespace tandem {
 
-// Until Commit the bytes of `path` are in a file with this suffix, which readers ignore.
+// Until Commit, the bytes of `path` are in a file with this suffix, which readers ignore.
 inline constexpr char kPartialSuffix[] = ".partial";
 std::string PartialPath(const std::string& path);
 
-// One writer per path; not thread-safe. Errors by IoErrorCode: ResourceExhausted when the disk, a
-// quota or a file size limit is full, naming the path, the bytes asked for and those already
-// written; NotFound or PermissionDenied for the directory; DataLoss where the device fails.
+// One writer per path; not thread-safe. Errors by IoErrorCode: ResourceExhausted if the disk, a
+// quota or a file size limit is full, with the path, the requested bytes and the bytes written so
+// far; NotFound or PermissionDenied for the directory; DataLoss if the device fails.
 class AtomicFile {
  public:
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path);
@@ -27,7 +30,7 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   const std::string& path() const { return path_; }
-  // Takes the disk space at once, so that a full disk is met before the work is done. Optional.
+  // Optional: allocates the disk space now, so that a full disk is noticed before the work is done.
   absl::Status Reserve(uint64_t bytes);
   // Appends after the last Append.
   absl::Status Append(const void* data, size_t bytes);
@@ -45,7 +48,7 @@ class AtomicFile {
 // Create, Append, Commit.
 absl::Status WriteFileAtomically(const std::string& path, const std::string& content);
 
-// False also where that cannot be found out.
+// Returns false also if this cannot be determined.
 bool PathExists(const std::string& path);
 
 // The whole text of a file; errors as MappedFile::Open.
@@ -53,12 +56,12 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path);
 
 class AtomicDirectory {
  public:
-  // What to do where `path` is a directory with something in it.
+  // What to do if `path` is a directory that is not empty.
   enum class IfExists { kRefuse, kReplace };
 
-  // Makes `<path>.partial`, empty, and missing parents. Write files into partial_path(), synced by
-  // their writers. AlreadyExists with kRefuse; with kReplace the old directory stays whole until
-  // Commit and is then deleted with all it holds.
+  // Makes an empty `<path>.partial` and missing parents. Write synced files into partial_path().
+  // AlreadyExists with kRefuse; with kReplace the old directory stays complete until Commit, which
+  // then deletes it with its contents.
   static absl::StatusOr<std::unique_ptr<AtomicDirectory>> Create(
       const std::string& path, IfExists if_exists = IfExists::kRefuse);
   // Removes the partial directory unless committed.
@@ -79,15 +82,12 @@ class AtomicDirectory {
 // Makes a rename in `directory` durable.
 absl::Status SyncDirectory(const std::string& directory);
 
-// A file mapped read-only.
-
-// Immutable and thread-safe. The bytes stay valid while the object lives; the file must not be
-// truncated meanwhile (the kernel would kill the reader), which is why writers here replace files
-// by rename and never rewrite them.
+// A file mapped read-only. Immutable and thread-safe. The bytes are valid while the object lives.
+// Writers here replace files by rename and never rewrite them; where another program cuts the file
+// short meanwhile, what it has lost reads as zeros and CheckWhole tells.
 class MappedFile {
  public:
-  // Errors by IoErrorCode name the path and the system's reason. An empty file
-  // maps to zero bytes.
+  // Errors by IoErrorCode name the path and the system's reason. An empty file maps to zero bytes.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -96,19 +96,28 @@ class MappedFile {
   const std::string& path() const { return path_; }
   const uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
-  // Starts to read [first, first + bytes), which lies in the file, and no more: the system's own
-  // reading ahead, of megabytes on some machines, is off there from now on. Best effort.
+  // After reading, before what was read is believed. DataLoss: the file has become shorter since it
+  // was opened.
+  absl::Status CheckWhole() const;
+  // Starts to read [first, first + bytes), which is inside the file, and nothing else: turns off
+  // the system's readahead for that range, which is megabytes on some machines. Best effort.
   void ReadExactly(const void* first, size_t bytes) const;
-  // Lets go of the pages that are wholly inside [first, first + bytes), for which the process has
-  // no use for now. The next access reads them again.
+  // Drops the pages that are completely inside [first, first + bytes) from the process. The next
+  // access reads them again.
   void LetGo(const void* first, size_t bytes) const;
 
  private:
-  MappedFile(std::string path, const uint8_t* data, size_t size)
-      : path_(std::move(path)), data_(data), size_(size) {}
+  struct Identity {
+    uint64_t device = 0;
+    uint64_t inode = 0;
+  };
+  MappedFile(std::string path, const uint8_t* data, size_t size, Identity identity)
+      : path_(std::move(path)), data_(data), size_(size), identity_(identity), guard_(data, size) {}
   std::string path_;
   const uint8_t* data_;
   size_t size_;
+  Identity identity_;
+  MappingGuard guard_;
 };
 
 }  // namespace tandem

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "common/formats/safetensors.h"
@@ -57,6 +58,7 @@ absl::Status HfCheckpoint::MapSingle(const std::string& path) {
 
 absl::Status HfCheckpoint::MapSharded(const std::string& index_path) {
   TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(index_path));
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(text), index_path));
   const auto index = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     return absl::DataLossError(
@@ -168,6 +170,7 @@ absl::Status HfCheckpoint::ReadRows(
   file.ReadExactly(first, bytes);
   const absl::Status converted = ConvertElements(first, view.dtype, buffer, dtype, elements);
   file.LetGo(first, bytes);
+  TANDEM_RETURN_IF_ERROR(file.CheckWhole());
   return Annotate(converted, name);
 }
 
@@ -188,8 +191,7 @@ absl::Status CheckVocabulary(const std::string& model_dir, const ModelSpec& spec
   if (ids <= spec.vocab_size) return absl::OkStatus();
   return InvalidArgument(
       "{}: the tokenizer has {} ids but the model only {} embedding rows: tokenizer and model do "
-      "not "
-      "belong together; take the tokenizer of the model",
+      "not belong together; take the tokenizer of the model",
       model_dir, ids, spec.vocab_size);
 }
 

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -43,6 +44,7 @@ bool IsNaturalList(const Json& value) {
 absl::StatusOr<Json> ParseSafetensorsHeader(const std::string& path,
                                             const char* text,
                                             uint64_t bytes) {
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting({text, bytes}), path));
   std::set<std::string> names;
   std::string duplicate;
   auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
@@ -154,7 +156,11 @@ absl::Status SafetensorsFile::ReadHeader() {
   }
   file_->ReadExactly(file_->data(), data_start);
   const char* text = reinterpret_cast<const char*>(file_->data()) + sizeof(header_bytes);
-  TANDEM_ASSIGN_OR_RETURN(const Json header, ParseSafetensorsHeader(path(), text, header_bytes));
+  // A copy: the parser must not see a byte twice that can change.
+  const std::string copy(text, header_bytes);
+  TANDEM_RETURN_IF_ERROR(file_->CheckWhole());
+  TANDEM_ASSIGN_OR_RETURN(const Json header,
+                          ParseSafetensorsHeader(path(), copy.data(), copy.size()));
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
       if (!entry.is_object()) return Corrupt(path(), "__metadata__ is not an object");
@@ -172,7 +178,7 @@ absl::Status SafetensorsFile::ReadHeader() {
   });
   TANDEM_RETURN_IF_ERROR(CheckLayout(path(), tensors_, data_start, file_bytes));
   for (size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].name] = i;
-  return absl::OkStatus();
+  return file_->CheckWhole();
 }
 
 const SafetensorsTensor* SafetensorsFile::Find(const std::string& name) const {

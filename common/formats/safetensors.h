@@ -1,5 +1,5 @@
-// Reading safetensors files: 8 bytes of header length, a JSON header, then the tensors' bytes
-// without holes. Everything is checked at Open, so that a corrupt file is never half loaded.
+// Reads safetensors files: 8 bytes of header length, a JSON header, then the tensors' bytes without
+// gaps. Open checks everything, so that a corrupt file is never partly loaded.
 #pragma once
 
 #include <cstdint>
@@ -31,16 +31,17 @@ class SafetensorsFile {
   static absl::StatusOr<std::shared_ptr<const SafetensorsFile>> Open(const std::string& path);
 
   const std::string& path() const { return file_->path(); }
-  // In the order of their bytes.
+  // In the order of their bytes in the file.
   const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   // nullptr when there is none of that name.
   const SafetensorsTensor* Find(const std::string& name) const;
   // NotFound names file and tensor. The memory is read-only and may be unaligned for its dtype.
   absl::StatusOr<TensorView> View(const std::string& name) const;
-  // MappedFile::ReadExactly for a part of a view.
+  // Those of MappedFile, for a part of a view; CheckWhole when its bytes were read.
   void ReadExactly(const void* first, size_t bytes) const { file_->ReadExactly(first, bytes); }
   void LetGo(const void* first, size_t bytes) const { file_->LetGo(first, bytes); }
+  absl::Status CheckWhole() const { return file_->CheckWhole(); }
 
  private:
   explicit SafetensorsFile(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {}
@@ -51,31 +52,31 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// Writing safetensors files piece by piece: all tensors are declared first, then their bytes arrive
-// in any order. The file appears at Finish, whole.
+// Writes a safetensors file piece by piece: all tensors are declared first, then their bytes are
+// written in any order. The complete file appears at Finish.
 struct TensorDeclaration {
   std::string name;
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;
 };
 
-// Not thread-safe. Dropped before Finish, it leaves nothing behind.
+// Not thread-safe. If it is destroyed before Finish, it leaves nothing behind.
 class SafetensorsWriter {
  public:
-  // Tensors are stored in the order given. InvalidArgument for a name twice; disk errors as
-  // AtomicFile: the space for the whole file is taken here.
+  // Stores tensors in the given order and allocates the space of the complete file.
+  // InvalidArgument: a name occurs twice. Errors of the disk as AtomicFile.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       const std::string& path,
       const std::vector<TensorDeclaration>& tensors,
       const std::map<std::string, std::string>& metadata = {});
 
-  // `bytes` of the tensor, starting `byte_offset` bytes into it. InvalidArgument for an undeclared
-  // name or a slice that leaves the tensor. Each byte is to be written once.
+  // Writes `bytes` of the tensor at `byte_offset`. InvalidArgument: the name was not declared, or
+  // the range exceeds the tensor. Write each byte once.
   absl::Status Write(const std::string& name,
                      const void* data,
                      uint64_t bytes,
                      uint64_t byte_offset = 0);
-  // FailedPrecondition names a tensor that is not complete. Syncs and renames.
+  // Syncs and renames the file. FailedPrecondition names an incomplete tensor.
   absl::Status Finish();
 
  private:

@@ -35,8 +35,8 @@ class StateHash {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_;
 };
 
-// Calls `take` for every range of `bytes` at `values` where the host has it; also where there is no
-// byte.
+// Calls `take` for every range of `bytes` at `values`, with its address in host memory; calls it
+// once if there are no bytes.
 absl::Status ForHostRanges(
     const float* values,
     uint64_t bytes,
@@ -99,7 +99,7 @@ absl::Status WritePart(const std::string& name,
                        uint64_t bytes,
                        const HostValues& host_values,
                        SafetensorsWriter& writer) {
-  // Also where there are no rows: the part is complete then.
+  // Called even if there are no rows, because the part is then complete.
   return ForHostRanges(values, bytes, host_values,
                        [&](const float* first, uint64_t at, uint64_t some) {
                          return writer.Write(name, first, some, at);

@@ -1,6 +1,6 @@
-// The sharded training state of a checkpoint: one safetensors file per rank with the fp32 master
-// rows and AdamW's moments it owns. Rows say where they belong, so that any number of ranks can
-// resume from the files of any other number.
+// The sharded training state of a checkpoint: one safetensors file per rank with the rows of fp32
+// masters and AdamW moments that the rank owns. The file says which rows they are, so that any
+// number of ranks can resume from the files of any other number.
 #pragma once
 
 #include <array>
@@ -48,57 +48,57 @@ struct TrainingShard {
 // "training_state-00001-of-00002.safetensors"
 std::string TrainingStateFileName(int64_t rank, int64_t world);
 
-// Asked for values before they are read, at most kRowRangeBytes of them at a time: where the host
-// has them until the next call. What was read before is not looked at again soon: offloaded values
-// may leave the memory.
+// Called for values before they are read, at most kRowRangeBytes at a time; returns their address
+// in host memory, valid until the next call. Values that were read before are not needed again
+// soon, so offloaded ones may be evicted.
 using HostValues = std::function<absl::StatusOr<const float*>(const float* values, int64_t count)>;
 
-// Writes dir/TrainingStateFileName(rank, world), whole or not at all. Reads the values twice, in
-// order: for the digests, which come first in the file, and to write them. A null `host_values`:
-// the values are in host memory and are read in place. Errors as SafetensorsWriter, and
-// host_values' own; InvalidArgument for moments without masters.
+// Writes dir/TrainingStateFileName(rank, world), complete or not at all. Reads the values twice, in
+// order: once for the digests, which come first in the file, and once to write them. If
+// `host_values` is null, the values are in host memory and are read in place. Errors as
+// SafetensorsWriter and host_values; InvalidArgument: moments without masters.
 absl::Status WriteTrainingState(const std::string& dir,
                                 const TrainingStateHeader& header,
                                 const std::vector<TrainingShard>& shards,
                                 const HostValues& host_values = nullptr);
 
-// What a run has to agree on with a checkpoint that it goes on from: a name in
-// TrainingStateHeader::extra, also that of a config key.
+// A setting in which a run must agree with the checkpoint that it resumes from: a name in
+// TrainingStateHeader::extra, which is also the name of the config key.
 struct SavedSetting {
   std::string key;
   std::string value;   // the run's
-  std::string absent;  // what a file without the name stands for
-  std::string remedy;  // where setting the key is none; empty: it is
+  std::string absent;  // the value of a file that does not have the name
+  std::string remedy;  // what to do if setting the key is no remedy; empty: set the key
 };
 
-// Rows of dim 0 of a tensor from where the masters are that a training state leaves out.
+// Reads rows of dim 0 of a tensor's masters that are stored outside the training state.
 using MasterRowsReader = std::function<absl::Status(
     const std::string& name, int64_t row_begin, int64_t rows, float* out)>;
 
-// The files of all ranks as one. Thread-safe; values are mapped, and checked when they are first
-// read.
+// The files of all ranks, read as one. Thread-safe. Values are mapped, and checked when they are
+// first read.
 class TrainingStateReader {
  public:
   enum class Part { kMaster, kExpAvg, kExpAvgSq };
 
-  // NotFound names the file of a rank that is missing; InvalidArgument ranks that disagree (world,
-  // step, moments), a setting with another value than the run's, and one of `tensors` that is
-  // absent, has another shape, has rows that nobody or two ranks own; DataLoss a file whose header
-  // is corrupt.
+  // NotFound names the missing file of a rank. InvalidArgument: ranks disagree (world, step,
+  // moments), a setting differs from the run's, or one of `tensors` is absent, has another shape,
+  // or has rows that no rank or two ranks own. DataLoss names a file with a corrupt header.
   static absl::StatusOr<std::unique_ptr<const TrainingStateReader>> Open(
       const std::string& dir,
       const std::vector<TensorSpec>& tensors,
       const std::vector<SavedSetting>& settings = {});
 
-  // Rank 0's; `world` is the number of ranks that wrote.
+  // Rank 0's header; `world` is the number of ranks that wrote the state.
   const TrainingStateHeader& header() const { return headers_[0]; }
-  // Rows of dim 0 into `out`. InvalidArgument for rows outside the tensor; FailedPrecondition for
-  // masters or moments that were not saved; DataLoss names a file whose bytes are not those that
-  // were written.
+  // Reads rows of dim 0 into `out`. InvalidArgument: rows outside the tensor. FailedPrecondition:
+  // masters or moments were not saved. DataLoss names a file whose bytes are not those that were
+  // written.
   absl::Status ReadRows(
       const std::string& name, Part part, int64_t row_begin, int64_t rows, float* out) const;
-  // Reads a tensor's masters from elsewhere. DataLoss names `source` where they do not have the
-  // digests of those that were saved; InvalidArgument for a tensor that was not; read's own errors.
+  // Checks masters that `read` reads from elsewhere. DataLoss names `source` if they do not have
+  // the digests that were saved. InvalidArgument: the tensor was not saved. Errors of `read` are
+  // returned.
   absl::Status CheckMasters(const std::string& name,
                             const std::string& source,
                             const MasterRowsReader& read) const;
@@ -117,7 +117,7 @@ class TrainingStateReader {
   explicit TrainingStateReader(std::string dir) : dir_(std::move(dir)) {}
   absl::Status OpenRank(int64_t rank, int64_t world);
   absl::Status CheckHeaders() const;
-  // The rows that a rank saved of one part; their digest is compared the first time.
+  // The rows of one part that a rank saved; their digest is checked at the first call.
   absl::StatusOr<TensorView> CheckedView(const std::string& name,
                                          Part part,
                                          const Piece& piece) const;
@@ -133,9 +133,9 @@ class TrainingStateReader {
   mutable std::set<std::pair<size_t, std::string>> checked_ ABSL_GUARDED_BY(checked_mutex_);
 };
 
-// Names inside training-state files, shared by their writer and reader.
+// Names inside training-state files, used by their writer and reader.
 
-// Raised when a reader of the old number could misread the new files.
+// Increased when a reader of the old format could misread new files.
 inline constexpr int64_t kTrainingStateFormat = 2;
 inline constexpr char kTrainingStatePrefix[] = "training_state-";
 // Key of the header's JSON in the safetensors metadata.
@@ -146,8 +146,8 @@ inline constexpr char kTrainingStateDigestKey[] = "tandem_training_state_xxh3";
 inline constexpr std::array<const char*, 3> kTrainingStateParts = {"/master", "/exp_avg",
                                                                    "/exp_avg_sq"};
 
-// XXH3 of 128 bits, as 32 hexadecimal digits. Of a part: its rows in the order of the file. `read`
-// (may be null) is told of every range of at most kRowRangeBytes once it was read.
+// The 128-bit XXH3, as 32 hexadecimal digits, of a part's rows in the order of the file. If `read`
+// is not null, it is called for every range of at most kRowRangeBytes after the range was read.
 std::string TrainingStateDigest(const void* data,
                                 size_t bytes,
                                 const std::function<void(const void*, size_t)>& read = nullptr);

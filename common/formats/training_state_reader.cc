@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/formats/training_state.h"
 
@@ -23,6 +24,7 @@ absl::StatusOr<Json> HeaderOf(const SafetensorsFile& file) {
   const bool whole =
       digest != file.metadata().end() &&
       digest->second == TrainingStateDigest(found->second.data(), found->second.size());
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(found->second), file.path()));
   Json json = Json::parse(found->second, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     return absl::DataLossError(file.path() + ": its training-state header is not JSON");
@@ -40,7 +42,7 @@ absl::StatusOr<Json> HeaderOf(const SafetensorsFile& file) {
   return json;
 }
 
-// nlohmann throws on a missing key or wrong type: one door for all of them.
+// nlohmann throws on a missing key or a wrong type; this function catches it for all readers.
 absl::StatusOr<TrainingStateHeader> ParseStateHeader(const Json& json, const std::string& path) {
   try {
     TrainingStateHeader header;
@@ -57,7 +59,7 @@ absl::StatusOr<TrainingStateHeader> ParseStateHeader(const Json& json, const std
   }
 }
 
-// How many ranks wrote, from the name of any of the files.
+// The number of ranks that wrote the state, from the name of any of the files.
 absl::StatusOr<int64_t> FindWorld(const std::string& dir) {
   std::vector<std::string> names;
   std::error_code error;
@@ -270,6 +272,7 @@ absl::Status TrainingStateReader::ReadRows(
     const size_t bytes = static_cast<size_t>(end - begin) * row_bytes;
     std::memcpy(out + (begin - row_begin) * row_elements, from, bytes);
     files_[piece.rank]->LetGo(from, bytes);
+    TANDEM_RETURN_IF_ERROR(files_[piece.rank]->CheckWhole());
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// Gradients of an adapter from the gradient of its merged weight: with W' = W + s B A and the
-// rounding of W' passed straight through, dB = s dW' A^T and dA = s B^T dW'.
+// Gradients of an adapter from the gradient of its merged weight: with W' = W + s B A, and the
+// gradient passed straight through the rounding of W', dB = s dW' A^T and dA = s B^T dW'.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ struct LoraGradientBlock {
 
 // Sums in fp32 without fused operations, in an order that depends on `in` alone: a row of dB sums
 // its columns in 16 lanes of ascending columns, then the lanes in ascending order; an element of dA
-// adds one row after the other, (s * B) * dW. So blocks of rows, taken in ascending order, give the
-// bits of all rows at once. Works in the calling thread with its mode for denormals.
+// adds one row after the other, (s * B) * dW. Therefore blocks of rows in ascending order give the
+// bits of all rows at once. Runs on the calling thread with its mode for denormals.
 void AddLoraGradients(const LoraGradientBlock& block);
-// Its parts, which threads may do at once: rows [first, last) of dB, and columns [first, last) of
-// dA. How either is cut changes no bit.
+// The parts of AddLoraGradients, which threads may run in parallel: rows [first, last) of dB, and
+// columns [first, last) of dA. The split changes no bit.
 void AddRowsOfLoraB(const LoraGradientBlock& block, int64_t first, int64_t last);
 void AddColumnsOfLoraA(const LoraGradientBlock& block, int64_t first, int64_t last);
 

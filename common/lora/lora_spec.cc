@@ -105,7 +105,7 @@ std::string KnownModules(const std::vector<Candidate>& candidates) {
   return absl::StrJoin(ends, ", ");
 }
 
-// The choice, entry by entry.
+// Selects the targets, entry by entry.
 class Choice {
  public:
   Choice(const std::vector<Candidate>& candidates, UnmatchedEntry unmatched)
@@ -134,7 +134,7 @@ class Choice {
     return absl::OkStatus();
   }
 
-  // PEFT's excludes are of modules: a parameter that is named is taken.
+  // PEFT's excludes apply to modules only: a named parameter is always taken.
   absl::Status AddParameters(const ModelSpec& model, const std::vector<std::string>& entries) {
     for (const std::string& entry : entries) {
       TANDEM_RETURN_IF_ERROR(AddParameter(model, entry));
@@ -225,10 +225,10 @@ absl::Status CheckNumbers(const LoraOptions& options) {
   return absl::OkStatus();
 }
 
-// Ends of names where they say the same as the names.
+// Ends of names, if they select the same modules as the complete names.
 std::vector<std::string> ShortNames(const std::vector<Candidate>& candidates,
                                     const std::vector<bool>& chosen) {
-  std::map<std::string, bool> whole;  // by end: are all modules of that end chosen?
+  std::map<std::string, bool> whole;  // by end: whether all modules with that end are chosen
   const auto end_of = [](const Candidate& candidate) {
     const std::string& module = candidate.target.module;
     return module.substr(module.rfind('.') + 1);

@@ -1,5 +1,5 @@
-// One entry of a list of modules, as PEFT reads them: a name, the end of a name, or a regular
-// expression.
+// The adapters of a run: which weights of a model have them, and the patterns of modules, in PEFT's
+// sense, that select them.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,18 @@ inline constexpr char kAllLinear[] = "all-linear";
 // "all-linear", in any case.
 bool IsAllLinear(const std::string& entry);
 
-// Immutable and thread-safe.
+// One entry of a list of modules, as PEFT reads it: a name, the end of a name, or a regular
+// expression. Immutable and thread-safe.
 class ModulePattern {
  public:
-  // A word of letters, digits, _ and . stands for the module of that name and for those whose name
-  // ends so after a dot. Anything else is a regular expression of the whole name, which is read as
-  // PEFT reads it, with Python's re. InvalidArgument for an empty entry or an expression that is
-  // refused; `key` names the list in errors.
+  // A word of letters, digits, _ and . matches the module of that name and modules whose name ends
+  // in it after a dot. Anything else is a regular expression for the complete name, with the syntax
+  // of Python's re, as in PEFT. InvalidArgument: an empty entry, or an expression that is refused;
+  // `key` names the list in errors.
   static absl::StatusOr<ModulePattern> Create(const std::string& key, const std::string& entry);
 
   const std::string& text() const { return text_; }
-  // ResourceExhausted where an expression backtracks too much.
+  // ResourceExhausted: the expression backtracks too much.
   absl::StatusOr<bool> Matches(const std::string& module) const;
 
  private:
@@ -47,7 +48,8 @@ struct LoraTarget {
   int layer = -1;
   int64_t out = 0;
   int64_t in = 0;
-  int64_t tensor = 0;  // position of `weight` in HfTensors: a key that other targets do not move
+  int64_t tensor =
+      0;  // position of `weight` in HfTensors, which does not depend on the other targets
 };
 
 enum class LoraMatrix { kA, kB };
@@ -56,13 +58,13 @@ struct LoraSpec {
   int64_t rank = 0;
   double alpha = 0;
   std::vector<LoraTarget> targets;  // in the order of HfTensors
-  // What adapter_config.json says of the targets: ends of names where those mean all modules of
-  // that end and no other, else whole names; sorted.
+  // The target_modules of adapter_config.json, sorted: the end of a name if all modules with that
+  // end, and no others, are targets; else complete names.
   std::vector<std::string> target_modules;
 
   double scaling() const { return alpha / static_cast<double>(rank); }
   int64_t parameters() const;  // elements of every A and B
-  // nullptr where the weight (HF tensor name) has no adapter.
+  // nullptr if the weight (HF tensor name) has no adapter.
   const LoraTarget* Find(const std::string& weight) const;
 };
 
@@ -71,24 +73,24 @@ std::string LoraTensorName(const LoraTarget& target, LoraMatrix matrix);
 // A: [rank, in]; B: [out, rank].
 std::vector<int64_t> LoraTensorShape(const LoraTarget& target, LoraMatrix matrix, int64_t rank);
 
-// What becomes of an entry that no module of the model answers to. A config's is a mistake; PEFT
-// writes adapters with such entries, where others match.
+// How to treat an entry that matches no module of the model: in a config it is a mistake, but PEFT
+// writes adapters with such entries if others match.
 enum class UnmatchedEntry { kRefuse, kIgnore };
 
-// InvalidArgument names the entry, why and the remedy: a rank below 1; an alpha that is not finite
-// and above 0; entries that match nothing; an embedding, an LM head (tied or not), norms and
-// biases; a regular expression that is none; excludes that leave nothing.
+// InvalidArgument names the entry, the reason and the remedy: a rank below 1; an alpha that is not
+// finite and above 0; entries that match nothing; an embedding, an LM head (tied or not), norms or
+// biases; an invalid regular expression; excludes that leave no target.
 absl::StatusOr<LoraSpec> MakeLoraSpec(const ModelSpec& model,
                                       const LoraOptions& options,
                                       UnmatchedEntry unmatched = UnmatchedEntry::kRefuse);
 
-// The model as it is computed with: `model` itself where `options` have no adapters or merge them,
-// else with separate adapters for its weights. Errors as MakeLoraSpec.
+// The model as it is computed: `model` itself if `options` have no adapters or merge them, else
+// `model` with separate adapters. Errors as MakeLoraSpec.
 absl::StatusOr<ModelSpec> WithAdapters(ModelSpec model, const LoraOptions& options);
 
-// InvalidArgument where two specs differ in rank, alpha or targets. The message names both values
-// and the key of the config to change, since a stored adapter (`found`) cannot change.
-// `wanted_source` and `found_source` say where each comes from: "model.lora", "runs/a/adapter".
+// InvalidArgument: two specs differ in rank, alpha or targets. The message names both values and
+// the config key to change, since a stored adapter (`found`) cannot change. `wanted_source` and
+// `found_source` say where each comes from: "model.lora", "runs/a/adapter".
 absl::Status SameLora(const LoraSpec& wanted,
                       const std::string& wanted_source,
                       const LoraSpec& found,

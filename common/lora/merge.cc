@@ -27,7 +27,7 @@ void MergeRows(const MergeBlock& block) {
   TANDEM_CHECK(IsServable(block.base_dtype) && IsServable(block.out_dtype),
                "merging needs F32 or BF16");
   TANDEM_CHECK(block.rank > 0, "merging needs a rank of 1 or more");
-  const ScopedDenormals denormals;  // an adapter's product may well be one
+  const ScopedDenormals denormals;  // an adapter's product may well be a denormal
   RunnableMergeKernels()[0]->merge(block);
 }
 

@@ -2,9 +2,9 @@
 //
 // One formula, the same on every device and in PEFT's fp32 merge: for each element, in fp32,
 //   p = 0; p = fma(B[i, k], A[k, j], p) for k = 0 .. rank - 1;  d = p * s;  w + d, rounded once,
-// with s = alpha / rank as fp32 and all roundings to nearest even. Where d is 0 the result is w
-// with its sign, so that an adapter whose B is zero changes no bit. Each element is a function of
-// its own row of B and column of A: how many rows are merged at once, and by whom, changes nothing.
+// with s = alpha / rank as fp32 and all roundings to nearest even. If d is 0, the result is w with
+// its sign, so that an adapter whose B is zero changes no bit. Each element depends only on its own
+// row of B and column of A: how rows are divided between calls or threads changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace tandem {
 
 // How the product d is rounded before it is added to the weight.
 enum class MergeRule {
-  kServed,       // not at all: the sum is rounded once, to the output's dtype. What is served
-  kBf16Product,  // to bf16, as PEFT does where the adapter is stored as bf16 (two roundings)
+  kServed,       // not rounded: only the sum is, to the output's dtype; these weights are served
+  kBf16Product,  // to bf16, as PEFT does for an adapter stored as bf16 (two roundings)
 };
 
 // A block of rows, all arrays row-major and dense.
@@ -34,8 +34,8 @@ struct MergeBlock {
   MergeRule rule = MergeRule::kServed;
 };
 
-// Both dtypes are F32 or BF16 (a bug of the caller otherwise). Works in the calling thread, keeps
-// denormals whatever its mode, allocates nothing. Threads may merge different rows at once.
+// Both dtypes must be F32 or BF16. Runs on the calling thread, keeps denormals whatever its mode,
+// and allocates nothing. Threads may merge different rows in parallel.
 void MergeRows(const MergeBlock& block);
 
 }  // namespace tandem

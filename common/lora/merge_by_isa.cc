@@ -26,7 +26,7 @@ inline Bf16 Round(float value) {
   return static_cast<Bf16>((bits & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
 }
 
-// A zero of either sign becomes the one that leaves every number that it is added to as it is.
+// Turns a zero of either sign into -0, which changes no number that it is added to, -0 included.
 inline float NegativeZero(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   return std::bit_cast<float>((bits << 1) == 0 ? 0x80000000u : bits);
@@ -54,8 +54,8 @@ inline void StoreOut(const MergeBlock& m, int64_t first, int64_t count, const fl
   std::memcpy(static_cast<char*>(m.out) + first * 2, halves, static_cast<size_t>(count) * 2);
 }
 
-// Adds the scaled products to elements [first, first + count). What lies behind `count` is computed
-// as well, since a constant number of lanes is what the compiler vectorises, and not stored.
+// Adds the scaled products to elements [first, first + count). Computes elements after `count` too
+// but does not store them, because the compiler vectorises a constant number of lanes.
 inline void AddProducts(const MergeBlock& m, const float* products, int64_t first, int64_t count) {
   const auto scaling = static_cast<float>(m.scaling);
   float values[kLanes] = {}, deltas[kLanes];
@@ -74,7 +74,7 @@ struct Columns {
   int64_t stride;  // floats from a row to the next
 };
 
-// kLanes columns from `column` on; the constant count lets the sums stay in registers.
+// kLanes columns, starting at `column`; the constant count keeps the sums in registers.
 inline void MergeLanes(const MergeBlock& m, int64_t row, int64_t column, Columns columns) {
   const float* b = m.b + row * m.rank;
   float products[kLanes] = {};
@@ -87,7 +87,7 @@ inline void MergeLanes(const MergeBlock& m, int64_t row, int64_t column, Columns
   AddProducts(m, products, row * m.in + column, kLanes);
 }
 
-// What is left of a row: fewer than kLanes columns.
+// The rest of a row: fewer than kLanes columns.
 inline void MergeRest(const MergeBlock& m, int64_t row, int64_t column) {
   const float* b = m.b + row * m.rank;
   const int64_t count = m.in - column;
@@ -106,8 +106,8 @@ void MergeTile(const MergeBlock& m, int64_t first, int64_t rows, int64_t begin, 
   const int64_t whole = begin + (end - begin) / kLanes * kLanes;
   const int64_t width = whole - begin;
   Columns columns{m.a + begin, m.in};
-  // Rows of A are often multiples of pages apart, where they push each other out of the nearest
-  // cache: a tile of them is copied together.
+  // Rows of A are often multiples of pages apart and evict each other from the first-level cache,
+  // so a tile of them is copied to contiguous memory.
   if (m.rank * width <= kTileFloats) {
     for (int64_t k = 0; k < m.rank; ++k) {
       std::memcpy(packed + k * width, columns.a + k * m.in, static_cast<size_t>(width) * 4);

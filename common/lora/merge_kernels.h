@@ -1,4 +1,4 @@
-// The loops of MergeRows, one set for each instruction set; all give the same bits.
+// The loops of MergeRows for each instruction set; all give the same bits.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ struct MergeKernel {
 };
 
 extern const MergeKernel kMergeAvx512, kMergeAvx2, kMergeBaseline;
-// The loops that this machine can run, the fastest first; the tests compare all of them.
+// The loops that this machine can run, fastest first; tests compare all of them.
 const std::vector<const MergeKernel*>& RunnableMergeKernels();
 
 }  // namespace tandem

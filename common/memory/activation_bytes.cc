@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kPageBytes = 4096;
 
-// Hands out ranges that start at pages.
+// Allocates ranges that start at page boundaries.
 class PageCursor {
  public:
   int64_t Take(int64_t bytes) {
@@ -92,7 +92,7 @@ BatchShape LargestMicroBatch(const BatchLimits& limits) {
       std::min(limits.sequence_tokens, limits.prompt_tokens + limits.response_tokens);
   const int64_t prompt = std::min(tokens, limits.prompt_tokens);
   BatchShape shape;
-  // The last token of a response has no row.
+  // The last token of a response needs no row, as it predicts nothing.
   shape.rows =
       std::min(limits.micro_batch_tokens,
                limits.groups * prompt + limits.samples * std::max<int64_t>(0, tokens - prompt - 1));

@@ -1,4 +1,4 @@
-// Places of the buffers of a pass in their memory, and their total size. The workers place buffers
+// Where the buffers of a pass are in their memory, and their total size. The workers place buffers
 // by these functions and the memory plan adds up their sizes, so that the two cannot differ. Bytes,
 // unless a name says otherwise; `element_bytes` is that of the compute dtype.
 #pragma once
@@ -24,7 +24,7 @@ std::array<int64_t, 5> BackwardScratchCols(const ModelSpec& spec);
 int64_t LayerActivationBytes(const ModelSpec& spec, int64_t element_bytes, int64_t rows);
 int64_t BackwardScratchBytes(const ModelSpec& spec, int64_t element_bytes, int64_t rows);
 
-// What the forward pass leaves for the backward pass.
+// What a forward pass keeps for the backward pass.
 enum class Keep {
   kNothing,      // no backward pass follows
   kLayerInputs,  // backward runs each layer's forward again
@@ -34,11 +34,11 @@ enum class Keep {
 struct BatchShape {
   int64_t rows = 0;
   int64_t scored = 0;     // rows that go through the head
-  int64_t kv_blocks = 0;  // every sequence starts a block
+  int64_t kv_blocks = 0;  // blocks of all sequences; each sequence begins a new block
 };
 
-// Of a micro-batch's buffers (trainer_worker/forward_backward/layer_loop.h), from the
-// start of its memory.
+// Offsets of a micro-batch's buffers (trainer_worker/forward_backward/layer_loop.h) from the start
+// of its memory.
 struct MicroBatchOffsets {
   std::vector<int64_t> residuals;
   std::vector<int64_t> layers;
@@ -51,11 +51,11 @@ MicroBatchOffsets PlaceMicroBatch(const ModelSpec& spec,
                                   const BatchShape& shape,
                                   Keep keep);
 
-// No micro-batch within the limits has more rows, scores or blocks.
+// The largest rows, scores and blocks of any micro-batch within the limits.
 BatchShape LargestMicroBatch(const BatchLimits& limits);
 
-// Of a rollout's activations: the normed rows that are sampled (at most kDrawRows, at the start),
-// two residuals and one layer's activations.
+// Offsets of a rollout's activations: first the normed rows that are sampled (at most kDrawRows),
+// then two residuals and one layer's activations.
 inline constexpr int64_t kDrawRows = 256;
 struct RolloutOffsets {
   int64_t residual_a = 0, residual_b = 0, activations = 0, end = 0;

@@ -9,9 +9,9 @@
 namespace tandem {
 namespace {
 
-// The constants of common/ops/cpu: they are part of the kernels, this is what they cost.
+// Constants of the kernels in common/ops/cpu, repeated here to compute what they cost.
 constexpr int64_t kHugePage = int64_t{2} << 20;
-constexpr int64_t kThreadScratch = int64_t{512} << 10;  // forward_ops.cc: taken at the start
+constexpr int64_t kThreadScratch = int64_t{512} << 10;  // forward_ops.cc takes it at the start
 constexpr int64_t kVocabChunk = 1024;
 constexpr int64_t kChunkStatsBytes = 12;
 constexpr int64_t kCpuScoreRows = 128;
@@ -24,10 +24,11 @@ constexpr int64_t kLogitsTaskRows = 64;
 constexpr int64_t kQueryBlock = 64;
 constexpr int64_t kDroppedRows = 256;
 
-// common/ops/cpu/workspace.h rounds large scratch to huge pages.
+// common/ops/cpu/workspace.h rounds large scratch up to huge pages.
 int64_t Rounded(int64_t bytes) { return RoundUp(bytes, bytes >= kHugePage ? kHugePage : 64); }
 
-// Scratch that is asked for these bytes in this order, in every pass: it grows by half at least.
+// Size of scratch of which every pass requests these bytes in this order; it grows by at least
+// half.
 int64_t Grown(std::initializer_list<int64_t> needs) {
   int64_t capacity = 0;
   for (const int64_t bytes : needs) {
@@ -36,8 +37,8 @@ int64_t Grown(std::initializer_list<int64_t> needs) {
   return capacity;
 }
 
-// Scratch that has `held` bytes from the start and is asked for at most `most` as the data have it:
-// what it held just before may have been almost as much.
+// Upper bound of scratch that starts with `held` bytes and of which at most `most` are requested,
+// in sizes that depend on the data: the size before the last growth may have been almost `most`.
 int64_t Bound(int64_t held, int64_t most) {
   return most <= held ? held : Rounded(std::max(most, most + most / 2));
 }
@@ -46,7 +47,7 @@ int64_t Panels(int64_t lanes, int64_t summed, int64_t element_bytes) {
   return (lanes + 15) / 16 * ((summed * element_bytes + 3) / 4 * 64);
 }
 
-// A task of forward attention: some rows of one KV head against a whole context.
+// A task of forward attention: some rows of one KV head over a whole context.
 int64_t AttentionBytes(const ModelSpec& spec, const ScratchOptions& options) {
   const int64_t group = spec.num_heads / spec.num_kv_heads;
   const int64_t queries = std::max(kAttentionQueries / group, int64_t{1}) * group;
@@ -66,7 +67,7 @@ int64_t AttentionBackwardBytes(const ModelSpec& spec, const ScratchOptions& opti
          2 * RoundUp(block * width, 64) + Panels(keys, kQueryBlock, width);
 }
 
-// A x of a product's adapters beside it, for all of its parts.
+// A x of all parts of a product, for adapters that are computed separately.
 int64_t BoundRankRows(const ModelSpec& spec, int64_t rows) {
   int64_t parts = 0;
   for (const AdaptedProduct& product : AdaptedProducts(spec)) {
@@ -75,7 +76,7 @@ int64_t BoundRankRows(const ModelSpec& spec, int64_t rows) {
   return parts == 0 ? 0 : Bound(0, rows * parts * spec.adapters.rank * 4);
 }
 
-// What backward takes for them besides.
+// Further scratch of the backward pass for separate adapters.
 int64_t AdapterBackwardBytes(const ModelSpec& spec, int64_t element_bytes, int64_t rows) {
   int64_t panels = 0, wide = 0;
   for (const AdaptedProduct& product : AdaptedProducts(spec)) {
@@ -88,7 +89,8 @@ int64_t AdapterBackwardBytes(const ModelSpec& spec, int64_t element_bytes, int64
   return 2 * BoundRankRows(spec, rows) + Bound(0, panels) + Bound(0, wide);
 }
 
-// What dropout in front of them takes: copies of inputs in forward and backward, and sums twice.
+// Scratch for dropout before adapters: copies of inputs in forward and backward, and the sums
+// twice.
 int64_t DropoutBytes(const ModelSpec& spec, int64_t element_bytes, int64_t rows) {
   int64_t elements = 0;
   for (const AdaptedProduct& product : AdaptedProducts(spec)) {

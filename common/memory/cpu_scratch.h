@@ -1,5 +1,5 @@
-// Scratch of the CPU's ops (tag workspace): the most that a process holds, once it has met the
-// largest batch of a run. It grows with the data, so that a process may hold less.
+// Scratch of the CPU's ops (tag workspace): the most that a process holds after the largest batch
+// of a run. It grows with the data, so a process may hold less.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct ScratchOptions {
   bool adapters_drop = false;   // a trainer's separate adapters: model.lora.dropout above 0
 };
 
-// Forward and backward ops of a trainer whose micro-batches have at most that shape.
+// Forward and backward ops of a trainer whose micro-batches are at most that large.
 int64_t TrainerScratchBytes(const ModelSpec& spec,
                             const ScratchOptions& options,
                             const BatchShape& largest);

@@ -12,8 +12,8 @@
 namespace tandem {
 namespace {
 
-// Of attention (common/ops/cuda/attention/attention_layout.h, attention_plan.h and
-// attention_kernels.h); their arrays are uploaded, and are small beside what they describe.
+// Sizes of attention (common/ops/cuda/attention/attention_layout.h, attention_plan.h and
+// attention_kernels.h). Its arrays are uploaded, and are small compared with what they describe.
 constexpr int64_t kSegmentTokens = 512;
 constexpr int64_t kTileQueries = 16;       // of a tile with partial results
 constexpr int64_t kTilesOfFewQueries = 2;  // of a span, at most
@@ -21,23 +21,23 @@ constexpr int64_t kStatsQueries = 64;
 constexpr int64_t kQueryTileBytes = 20, kKeyTileBytes = 20, kSharedTileBytes = 16;
 constexpr int64_t kSpanBytes = 20, kBackwardTileBytes = 8, kRowPlaceBytes = 12;
 constexpr int64_t kBlockIdBytes = 4;
-// Of the head and the rows: ScoredRow, LogitsGradientRow, ids, DrawRow with ScoredRow.
+// Sizes of the rows of the head: ScoredRow, LogitsGradientRow, ids, DrawRow with ScoredRow.
 constexpr int64_t kScoredRowBytes = 8, kGradientRowBytes = 32, kIdBytes = 4, kDrawBytes = 28;
-// Of the digests of weights: a pair of sums of each of some hundred tensors.
+// Sizes of the digests of weights: a pair of sums for each of some hundred tensors.
 constexpr int64_t kDigestSumsBytes = 16;
-// Kernels of a layer's forward pass, those of q's and k's norms and of attention's segments among
-// them, and of what comes before the first one.
+// Kernels of a layer's forward pass, including those for norms of q and k and for attention's
+// segments, and of the part before the first layer.
 constexpr int64_t kKernelsOfLayer = 14, kKernelsBeside = 2;
 
 int64_t GroupOf(const ModelSpec& spec) { return spec.num_heads / spec.num_kv_heads; }
 
-// A power of two that no position's segment is beyond (AttentionSegmentBound).
+// A power of two that is at least the number of segments of any position (AttentionSegmentBound).
 int64_t SegmentBound(int64_t tokens) {
   const int64_t segments = (std::max<int64_t>(tokens, 1) - 1) / kSegmentTokens + 1;
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(segments)));
 }
 
-// Spans and rows of a call at most.
+// Upper bounds of the spans and rows of a call.
 struct Spans {
   int64_t count = 0, rows = 0;
   int64_t bound = 1;  // SegmentBound
@@ -49,7 +49,7 @@ int64_t Partials(const ModelSpec& spec, const Spans& spans) {
   return SegmentPartialsBytes(std::min(blocks, kMostSegmentBlocks) * kTileQueries, spec.head_dim);
 }
 
-// What a forward call's plan is uploaded with.
+// Bytes of a forward call's plan that are uploaded.
 int64_t PlanBytes(const ModelSpec& spec, const Spans& spans) {
   const int64_t tiles =
       spans.rows * GroupOf(spec) / kStatsQueries + kTilesOfFewQueries * spans.count;
@@ -66,7 +66,7 @@ Spans SpansOf(const BatchLimits& limits, const BatchShape& shape) {
   return {Sequences(limits), shape.rows, SegmentBound(limits.sequence_tokens)};
 }
 
-// Blocks of keys of prompts that several samples share.
+// Blocks of keys in prompts that several samples share.
 int64_t SharedTiles(const BatchLimits& limits, const BatchShape& shape) {
   if (limits.samples <= limits.groups) return 0;
   const int64_t groups = std::min(limits.groups, limits.micro_batch_tokens);
@@ -78,8 +78,8 @@ int64_t Viewers(const BatchLimits& limits) {
   return 1 + (limits.samples + limits.groups - 1) / std::max<int64_t>(limits.groups, 1);
 }
 
-// What a forward pass uploads until it waits for its log-probs. Where samples share prompts, the
-// spans of prompts and of responses have plans of their own beside that of both.
+// Uploads of a forward pass until it waits for its log-probs. If samples share prompts, the spans
+// of prompts and of responses have plans of their own besides the common one.
 int64_t ForwardUploads(const ModelSpec& spec, const BatchLimits& limits, const BatchShape& shape) {
   const int64_t plan = PlanBytes(spec, SpansOf(limits, shape));
   const bool shared = limits.samples > limits.groups;
@@ -106,7 +106,7 @@ int64_t Held(const HeadScratch& head) {
   return bytes;
 }
 
-// Each slot as large as either needs.
+// Each slot as large as the larger of the two.
 HeadScratch Larger(const HeadScratch& a, const HeadScratch& b) {
   return {std::max(a.logits, b.logits), std::max(a.sums, b.sums), std::max(a.results, b.results),
           std::max(a.dlogits, b.dlogits), std::max(a.dhidden, b.dhidden)};
@@ -114,8 +114,8 @@ HeadScratch Larger(const HeadScratch& a, const HeadScratch& b) {
 
 int64_t HeldIfAny(int64_t asked) { return asked > 0 ? ScratchHeld(asked) : 0; }
 
-// A product of few rows, filled up to whole sixteens: the largest of a layer's and of the head's,
-// and in training of their inputs' gradients.
+// A product of few rows, padded to a multiple of 16: the largest one of a layer and of the head
+// and, in training, of their inputs' gradients.
 int64_t ProductScratch(const ModelSpec& spec, bool training) {
   const int64_t ids = std::min(kGroupIds, spec.vocab_size), hidden = spec.hidden_size;
   const int64_t qkv = (spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim;
@@ -130,7 +130,7 @@ int64_t ProductScratch(const ModelSpec& spec, bool training) {
   return ScratchHeld(bytes);
 }
 
-// A x of a product's adapters beside it.
+// A x of a product's adapters that are computed separately.
 int64_t HeldRankRows(const ModelSpec& spec, int64_t rows) {
   int64_t bytes = 0;
   for (const AdaptedProduct& product : AdaptedProducts(spec)) {
@@ -146,7 +146,7 @@ int64_t KernelsOfAdapters(const ModelSpec& spec) {
   return 2 * products;
 }
 
-// Sums of squares and digests of the shard, and its sample of changed elements.
+// Scratch for sums of squares and digests of the shard, and for its sample of changed elements.
 int64_t OptimizerScratch(const ModelSpec& spec, int64_t pairs) {
   constexpr int64_t kDouble = 8;
   constexpr int64_t kSampleBytes = int64_t{2} << 20;  // trainer_worker/shard/changed_weights.cc
@@ -172,7 +172,8 @@ std::vector<CudaPart> TrainerCudaScratch(const ModelSpec& spec, const CudaTraine
   int64_t partials = std::max(Partials(spec, SpansOf(options.train, train)),
                               KeyPartsBytes(kMostKeyParts * SharedTiles(options.train, train),
                                             spec.num_kv_heads, spec.head_dim));
-  // A forward pass follows the backward pass of the micro-batch before it without a wait.
+  // The forward pass follows the backward pass of the previous micro-batch without a wait in
+  // between.
   int64_t uploads = (options.recompute ? 2 : 1) * ForwardUploads(spec, options.train, train) +
                     BackwardUploads(spec, options.train, train);
   int64_t rows = train.rows;
@@ -192,7 +193,7 @@ std::vector<CudaPart> TrainerCudaScratch(const ModelSpec& spec, const CudaTraine
                    : 0);
   const int64_t rope = RopeBytes(options.sequence_tokens, spec.head_dim / 2);
   return {{"head", Held(head)},
-          // Forward and backward have a rope table each.
+          // Forward and backward ops have a rope table each.
           {"attention", HeldIfAny(partials) + ScratchHeld(stats) + 2 * rope},
           {"norms", ScratchHeld(norms)},
           {"products", ProductScratch(spec, true)},
@@ -209,7 +210,7 @@ std::vector<CudaPart> TrainerDriverBytes(const CudaTrainerOptions& options) {
 
 namespace {
 
-// Sizes that decoding steps are recorded in.
+// The sizes for which decoding steps are recorded.
 std::vector<int64_t> StepSizes(const CudaRolloutOptions& options) {
   std::vector<int64_t> sizes;
   const int64_t most = std::min(options.sequences, options.batched_tokens);
@@ -219,7 +220,7 @@ std::vector<int64_t> StepSizes(const CudaRolloutOptions& options) {
   return sizes;
 }
 
-// Bounds of segments that they are recorded for.
+// How many bounds of segments steps are recorded for.
 int64_t StepBounds(const CudaRolloutOptions& options) {
   return std::bit_width(static_cast<uint64_t>(SegmentBound(options.sequence_tokens)));
 }
@@ -238,7 +239,7 @@ std::vector<CudaPart> RolloutCudaScratch(const ModelSpec& spec, const CudaRollou
     }
   }
   const int64_t sums = std::ssize(HfTensors(spec)) * kDigestSumsBytes;
-  // All samples of a group draw their first tokens at once.
+  // All samples of a group draw their first tokens in the same step.
   return {{"head", Held(SampleScratch(kSampleRows, spec.vocab_size, spec.vocab_size))},
           {"attention", HeldIfAny(Partials(spec, spans)) +
                             RopeBytes(options.sequence_tokens, spec.head_dim / 2)},

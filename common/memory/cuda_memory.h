@@ -14,15 +14,15 @@
 
 namespace tandem {
 
-// What the driver takes of the device for a process that uses it, kernels included. No figure of
-// ours: on GPUs of the size of an H100 others report 300 to 620 MiB, less on small ones. `gpu_bench
-// context` measures it.
+// What the driver takes of the device for a process that uses it, kernels included. The figure is
+// not measured here: others report 300 to 620 MiB on GPUs of the size of an H100, and less on small
+// ones. `gpu_bench context` measures it.
 inline constexpr int64_t kCudaContextBytes = int64_t{512} << 20;
-// What a recorded step takes of the device for each of its kernels. No figure of ours: some 64 KiB
-// were reported of an older driver; newer ones may take less.
+// What a recorded step takes of the device for each of its kernels. The figure is not measured
+// here: about 64 KiB were reported for an older driver; newer ones may take less.
 inline constexpr int64_t kCudaGraphNodeBytes = int64_t{64} << 10;
-// Memory of NCCL's channels in a group of ranks with a GPU each. Not measured here: it grows with
-// the ranks and their links, up to about this in one host.
+// Memory of NCCL's channels in a group of ranks with a GPU each. The figure is not measured here:
+// it grows with the ranks and their links, up to about this much within one host.
 inline constexpr int64_t kNcclBytes = int64_t{512} << 20;
 // One use of the device's memory.
 struct CudaPart {
@@ -39,7 +39,7 @@ struct CudaTrainerOptions {
 };
 // Scratch of a trainer (tag workspace).
 std::vector<CudaPart> TrainerCudaScratch(const ModelSpec& spec, const CudaTrainerOptions& options);
-// Of the driver and of NCCL.
+// Memory of the driver and of NCCL.
 std::vector<CudaPart> TrainerDriverBytes(const CudaTrainerOptions& options);
 
 struct CudaRolloutOptions {
@@ -48,8 +48,8 @@ struct CudaRolloutOptions {
   int64_t batched_tokens = 1;  // rollout.max_num_batched_tokens
 };
 std::vector<CudaPart> RolloutCudaScratch(const ModelSpec& spec, const CudaRolloutOptions& options);
-// Of the driver: a context, and a graph for every size of a decoding step at every length of the
-// sequences that steps are recorded for.
+// Memory of the driver: a context, and a graph for every size of a decoding step and every length
+// of sequences for which steps are recorded.
 std::vector<CudaPart> RolloutDriverBytes(const ModelSpec& spec, const CudaRolloutOptions& options);
 
 }  // namespace tandem

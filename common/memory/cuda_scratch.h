@@ -1,5 +1,5 @@
-// Slots of CudaContext::Scratch that the row ops and the head use; CudaAttention's are its own.
-// Forward and backward share them: a call's scratch ends with the call.
+// Slots of CudaContext::Scratch that the row ops and the head use; CudaAttention has slots of its
+// own. Forward and backward share them, as a call's scratch ends with the call.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace tandem {
 
 inline constexpr int kLogitsSlot = 0;         // fp32 logits
 inline constexpr int kLogitSumsSlot = 1;      // LogitSums of rows and chunks
-inline constexpr int kRowResultsSlot = 2;     // what goes back to the host, a value per row
+inline constexpr int kRowResultsSlot = 2;     // results for the host, one value per row
 inline constexpr int kDlogitsSlot = 3;        // bf16 gradients of logits
 inline constexpr int kNormSlot = 4;           // NormScratch
 inline constexpr int kHeadSumsSlot = 7;       // fp32 gradients of hidden rows
@@ -19,28 +19,29 @@ inline constexpr int kProductSlot = 8;        // PaddedRows of a product
 inline constexpr int kRankRowsSlot = 9;       // A x of adapters
 inline constexpr int kRankGradientSlot = 10;  // its gradient
 
-// What the ops of a GPU ask of its scratch (CudaContext::Scratch and Upload), which ops and
-// planning must agree on: the ops take their memory by these functions (common/ops/cuda), and the
-// memory plan adds them up for the largest calls of a run (common/memory/cuda_memory.h). Bytes
-// unless a name says otherwise.
+// Sizes of what a GPU's ops take of its scratch (CudaContext::Scratch and Upload). The ops
+// (common/ops/cuda) allocate by these functions, and the memory plan adds them up for the largest
+// calls of a run (common/memory/cuda_memory.h), so the two agree. Bytes unless a name says
+// otherwise.
 
-// What a slot of scratch holds that was asked for at most `asked`: it grows by a quarter more.
+// Bytes of a slot of which at most `asked` were requested: a slot grows by a quarter more than
+// requested.
 inline constexpr int64_t kScratchUnit = int64_t{1} << 20;
 constexpr int64_t ScratchHeld(int64_t asked) { return RoundUp(asked + asked / 4, kScratchUnit); }
 
-// Small arrays go to the device through arenas: one of this size at first, the next one twice as
-// large as the last; of several the largest stays at a synchronisation.
+// Small arrays are uploaded through arenas: the first one has this size, each further one twice the
+// size of the last; a synchronisation keeps the largest.
 inline constexpr int64_t kUploadArenaBytes = int64_t{4} << 20;
 inline constexpr int64_t kUploadAlignment = 256;
-// Of all arenas, where at most `bytes` go over between two synchronisations.
+// Bytes of all arenas if at most `bytes` are uploaded between two synchronisations.
 constexpr int64_t UploadArenasHeld(int64_t bytes) {
   int64_t last = kUploadArenaBytes;
   while (last < bytes) last *= 2;
   return 2 * last - kUploadArenaBytes;
 }
 
-// How the vocabulary is cut for log-softmax and sampling, as on a CPU (ops/numerics_layout.h), and
-// for the products of the head.
+// How the vocabulary is split for log-softmax and sampling, as on a CPU (ops/numerics_layout.h),
+// and for the products of the head.
 inline constexpr int64_t kCudaVocabChunk = 1024;
 constexpr int64_t CudaVocabChunks(int64_t vocab_limit) {
   return (vocab_limit + kCudaVocabChunk - 1) / kCudaVocabChunk;
@@ -55,7 +56,7 @@ constexpr int64_t AllIdsStride(int64_t head_rows, int64_t vocab_limit) {
   return RoundUp(std::min(HeadGroups(vocab_limit) * kGroupIds, head_rows), 8);
 }
 
-// What the head's ops use at once; slots of their own.
+// Scratch that the head's ops use at the same time, one slot each.
 struct HeadScratch {
   int64_t logits = 0;   // fp32
   int64_t sums = 0;     // per row and chunk
@@ -65,7 +66,8 @@ struct HeadScratch {
 };
 inline constexpr int64_t kLogitSumsBytes = 12, kRowScoreBytes = 20, kSampledTokenBytes = 12;
 
-// TokenLogProbs of `rows` in all: so many at a time that their logits of a group fill 32 MiB.
+// TokenLogProbs of `rows` in total, at most kScoreRows at a time, whose logits of one group fill 32
+// MiB.
 inline constexpr int64_t kScoreRows = 512;
 constexpr HeadScratch ScoreScratch(int64_t rows, int64_t vocab_limit) {
   const int64_t at_once = std::min(kScoreRows, rows);
@@ -74,7 +76,7 @@ constexpr HeadScratch ScoreScratch(int64_t rows, int64_t vocab_limit) {
           .results = rows * (kRowScoreBytes + 4)};
 }
 
-// Sample of `rows`, of which so many have all their logits there at a time.
+// Sample of `rows`, at most kSampleRows of which have all their logits in memory at a time.
 inline constexpr int64_t kSampleRows = 256;
 constexpr HeadScratch SampleScratch(int64_t rows, int64_t head_rows, int64_t vocab_limit) {
   const int64_t at_once = std::min(kSampleRows, rows);
@@ -83,8 +85,8 @@ constexpr HeadScratch SampleScratch(int64_t rows, int64_t head_rows, int64_t voc
           .results = at_once * (kRowScoreBytes + kSampledTokenBytes)};
 }
 
-// The gradient of TokenLogProbs, so many rows at a time, a product's ids after the other: many
-// rows, because each time passes over all of the head's gradient.
+// The gradient of TokenLogProbs, at most kHeadBackwardRows at a time, one group of ids after the
+// other. Many rows at a time, because each time passes over the whole gradient of the head.
 inline constexpr int64_t kHeadBackwardRows = 2048;
 constexpr HeadScratch HeadBackwardScratch(int64_t rows, int64_t hidden_size) {
   const int64_t at_once = std::min(kHeadBackwardRows, rows);
@@ -93,8 +95,9 @@ constexpr HeadScratch HeadBackwardScratch(int64_t rows, int64_t hidden_size) {
           .dhidden = at_once * hidden_size * 4};
 }
 
-// A norm's gradient: the factors of the rows' heads, and the partial sums of the gradients of the
-// two weights over so many heads each, those of `first_heads` of a row and of its others.
+// The gradient of norms: a factor for each head of a row, and partial sums of the gradients of the
+// two weights over kNormSumRows heads each, where `first_heads` of a row use one weight and
+// `other_heads` the other.
 inline constexpr int64_t kNormSumRows = 256;
 constexpr int64_t NormScratchBytes(int64_t rows,
                                    int64_t first_heads,
@@ -105,8 +108,8 @@ constexpr int64_t NormScratchBytes(int64_t rows,
   return (rows * (first_heads + other_heads) + partials * cols) * 4;
 }
 
-// Partial results of attention's segments side by side, of `slots` queries and segments; and of
-// `parts` of keys that many queries see, in backward, for each KV head.
+// Partial results of attention: of `slots` queries and segments and, in backward, of `parts` of
+// keys that many queries see, for each KV head.
 inline constexpr int64_t kMostSegmentBlocks = 16384;  // of threads, in such a launch
 constexpr int64_t SegmentPartialsBytes(int64_t slots, int64_t head_dim) {
   return slots * (head_dim + 2) * 4;
@@ -115,7 +118,7 @@ inline constexpr int64_t kKeyTileRows = 64, kMostKeyParts = 4;
 constexpr int64_t KeyPartsBytes(int64_t parts, int64_t kv_heads, int64_t head_dim) {
   return parts * kv_heads * 2 * kKeyTileRows * head_dim * 4;
 }
-// Two statistics of each query in backward; `slots` of a KV head.
+// Two statistics of each query in backward; `slots` for each KV head.
 constexpr int64_t QueryStatsBytes(int64_t slots, int64_t kv_heads) {
   return 2 * kv_heads * slots * 4;
 }
@@ -133,25 +136,25 @@ constexpr int64_t SquareLanes(int64_t count) {
 constexpr int64_t SquareGroups(int64_t count) {
   return (SquareLanes(count) + kSquaresOfGroup - 1) / kSquaresOfGroup;
 }
-// The ends of digested runs on their way to the host.
+// The unaligned ends of digested runs, which are copied to the host.
 inline constexpr int64_t kDigestEdgesBytes = int64_t{64} << 10;
 
-// Rows that a decoding step of `rows` is filled up to: some twenty sizes up to 256, since each is a
-// graph of its own.
+// Rows to which a decoding step of `rows` is padded: about twenty sizes up to 256, since each size
+// is a graph of its own.
 constexpr int64_t CudaStepRows(int64_t rows) {
   int64_t power = 1;
   while (power < rows) power *= 2;
   return rows <= 8 ? power : RoundUp(rows, rows <= 64 ? 8 : 32);
 }
 
-// What cuBLASLt's proof of row invariance (common/ops/cuda/linear/row_invariance.h) may take of a
-// GPU, which the memory plan counts.
+// GPU memory that the proof of cuBLASLt's row invariance may take
+// (common/ops/cuda/linear/row_invariance.h); the memory plan counts it.
 
-// Of the operands of one shape, for a moment.
+// For the operands of one shape; freed again after the proof.
 inline constexpr int64_t kLtProofBytes = int64_t{1} << 30;
 
-// Scratch of adapters beside their weights on a GPU, which the ops (common/ops/cuda/adapters.h) and
-// planning (common/memory/cuda_memory.h) must agree on.
+// Scratch of separate adapters on a GPU. The ops (common/ops/cuda/adapters.h) and the memory plan
+// (common/memory/cuda_memory.h) use the same functions.
 
 // Bytes of `rows` rows of a product's parts, each with `rank` fp32 values: A x, or a gradient of
 // it.
@@ -159,19 +162,20 @@ constexpr int64_t RankRowsBytes(int64_t rows, int64_t parts, int64_t rank) {
   return rows * parts * rank * 4;
 }
 
-// Rows of products on a GPU, which the ops and planning must agree on. cuBLASLt's algorithms are
-// proved for whole sixteens of rows (common/ops/cuda/linear/row_invariance.h), and given no others:
-// what is left of a product goes through scratch. Bytes unless a name says otherwise.
+// Rows of products on a GPU. cuBLASLt's algorithms are proved for multiples of 16 rows
+// (common/ops/cuda/linear/row_invariance.h) and are given no others: the remaining rows of a
+// product go through padded scratch. Bytes unless a name says otherwise.
 inline constexpr int64_t kProductRows = 16;
-// Fewer than these go through scratch as one product, since each reads all of the weight; of more,
-// the rows behind the last whole sixteen.
+// Products of fewer rows go through scratch as a whole, since each product reads the whole weight;
+// of larger ones only the rows after the last multiple of 16 do.
 inline constexpr int64_t kFewProductRows = 64;
 
-// Rows that a decoding step is filled up to: none of its layers' products goes through scratch.
+// Rows to which a decoding step is padded, so that none of its layers' products goes through
+// scratch.
 constexpr int64_t CudaDecodeRows(int64_t rows) { return RoundUp(CudaStepRows(rows), kProductRows); }
 
-// Such rows of both operands of a product [rows, n] = [rows, k] ..., a's first: bf16, and
-// `out_bytes` for each element of the result. Strides are in elements.
+// Padded rows of both operands of a product [rows, n] = [rows, k] ..., first those of a: bf16, and
+// `out_bytes` per element of the result. Strides are in elements.
 struct PaddedRows {
   int64_t rows = 0, a_stride = 0, c_stride = 0;
   int64_t a_bytes = 0, bytes = 0;

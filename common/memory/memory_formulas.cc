@@ -157,7 +157,7 @@ GatherSizes GatherSizesOf(const GroupSizes& groups, const GatherOptions& options
   const bool small = groups.total() <= options.kept_bytes / 8;
   const bool all = options.ranks == 1 || options.reshard == Reshard::kNever ||
                    (options.reshard == Reshard::kAuto && small);
-  // The layer that computes, and the next one that is gathered meanwhile.
+  // The layer that computes, and the next one, which is gathered at the same time.
   const int64_t streamed = std::min<int64_t>(options.prefetch ? 2 : 1, groups.layers);
   GatherSizes sizes{.layers = all ? groups.layers : streamed};
   sizes.places = groups.global + sizes.layers * groups.layer;

@@ -12,7 +12,7 @@ constexpr int64_t kFloatBytes = 4;
 
 int64_t GatherBytes(const ModelSpec& spec, const TrainerMemoryOptions& options) {
   const bool offloaded = options.reference && options.offload_reference;
-  const bool made = options.adapters > 0;  // of adapters, for each gather
+  const bool made = options.adapters > 0;  // for every gather, from the adapters
   const bool in_place = options.gpu && options.pairs == 1 && !offloaded && !made;
   if (in_place && RowMajorIsDense(spec, options.element_bytes)) return 0;
   GatherOptions gather = options.gather;
@@ -29,7 +29,7 @@ int64_t GradientBytes(const ModelSpec& spec, const TrainerMemoryOptions& options
          RegionBytes(buffers * kFloatBytes * LayerParameters(spec));
 }
 
-// Of any tensor of rank 0's shard.
+// The longest range of any tensor of rank 0's shard.
 int64_t LongestDigestRange(const ModelSpec& spec, const TrainerMemoryOptions& options) {
   int64_t bytes = 0;
   for (const TensorSpec& tensor : HfTensors(spec)) {
@@ -40,8 +40,9 @@ int64_t LongestDigestRange(const ModelSpec& spec, const TrainerMemoryOptions& op
   return bytes;
 }
 
-// The base without masters, gradients or moments, which is the reference too; adapters with all of
-// them. One layer's full gradients, and with several ranks all of the adapters' and theirs.
+// The base, which is the reference too, without masters, gradients and moments; adapters with all
+// of them. In addition one layer's full gradients and, with several ranks, all adapters and their
+// full gradients.
 TrainerMemory LoraBytes(const ModelSpec& spec, const TrainerMemoryOptions& options) {
   const int64_t shard = std::max<int64_t>(1, ShardParameters(spec, 0, options.pairs));
   const int64_t mine = std::max<int64_t>(1, options.adapter_shard);
@@ -55,11 +56,11 @@ TrainerMemory LoraBytes(const ModelSpec& spec, const TrainerMemoryOptions& optio
     memory.optimizer_staging =
         4 * RegionBytes(kFloatBytes * std::min(OffloadWindowElements(mine), mine));
   }
-  // Beside the weights, adapters get their gradients without those of a layer's weights.
+  // Separate adapters get their gradients without the gradients of a layer's weights.
   const bool beside = spec.adapters.rank > 0;
   const int64_t layer = beside ? 0 : RegionBytes(kFloatBytes * LayerParameters(spec));
   memory.gradients = RegionBytes(kFloatBytes * mine) + layer + all;
-  // A check reads the base and merges it.
+  // A check reads the base and merges the adapters into it.
   const int64_t rows = RowScratchBytes(spec, options.element_bytes);
   memory.row_scratch = RegionBytes(2 * rows) + RegionBytes(rows);
   memory.digest_scratch = RegionBytes(LongestDigestRange(spec, options));

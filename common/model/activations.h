@@ -21,7 +21,7 @@ struct LayerActivations {
   Matrix act;      // [intermediate]
 };
 
-// What a layer's backward needs on top; contents are scratch.
+// Further buffers of a layer's backward pass; their contents are scratch.
 struct BackwardScratch {
   Matrix dhidden;  // [hidden]
   Matrix dnorm;    // [hidden]

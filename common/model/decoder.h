@@ -1,6 +1,6 @@
-// The executing model: one forward for the rollout's decode and prefill and for the trainer.
-// The trainer drives RunLayer and RunLayerBackward itself, because it gathers weights layer by
-// layer; the rollout, which holds all weights, calls Forward.
+// The model's computation: one forward pass for the rollout's decode and prefill and for the
+// trainer. The trainer calls RunLayer and RunLayerBackward itself, because it gathers weights layer
+// by layer; the rollout, which holds all weights, calls Forward.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ class Decoder {
                 Matrix in,
                 LayerActivations& buffers,
                 Matrix out) const;
-  // dresidual: d(out) on entry, d(in) on return; gradients are added to. `buffers` as RunLayer left
-  // them (run RunLayer again if they were not kept).
+  // dresidual: d(out) on entry, d(in) on return; gradients of weights are accumulated. `buffers`
+  // must be as RunLayer left them (if they were not kept, run RunLayer again).
   void RunLayerBackward(BackwardOps& backward,
                         const LayerWeights& weights,
                         const TokenBatch& batch,

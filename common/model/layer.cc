@@ -65,8 +65,8 @@ void AttentionMixer::NormHeadsBackward(ForwardOps& ops,
                                        const BackwardScratch& scratch,
                                        Matrix dqkv,
                                        const LayerGradients& gradients) const {
-  // The forward norms q and k in place; their inputs are the first rows of the same projection,
-  // cheaper to compute again than to keep.
+  // The forward pass norms q and k in place. Their inputs are the first rows of the same
+  // projection, which are cheaper to recompute than to keep.
   LinearWeight qk = weights.qkv;
   qk.rows = (shape_.heads + shape_.kv_heads) * shape_.head_dim;
   ops.Linear(buffers.norm1, qk, scratch.qk);

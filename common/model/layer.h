@@ -1,5 +1,5 @@
-// The two halves of a decoder layer as seams: a mixer moves information between tokens, a channel
-// op works on each token alone. The registry below chooses them by model type.
+// The two halves of a decoder layer as interfaces: a mixer moves information between tokens, a
+// channel op works on each token alone. MakeDecoderLayer chooses them by model type.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,14 @@
 
 namespace tandem {
 
-// Which rows are computed and where their keys and values live.
+// Which rows are computed, and where their keys and values are stored.
 struct TokenBatch {
   std::vector<AttentionSpan> spans;  // cover all rows, ascending, no overlap
   const RopeTable* rope = nullptr;   // at least as long as the largest position
-  // Spans that continue a prefix computed in the same batch: they share its full blocks and begin
-  // with a copy of its last one. `first` are the spans whose keys and values are stored before the
-  // copies, `continued` the others. Where that is empty, the other two are not read.
+  // Spans that continue a prefix from the same batch share the full blocks of the prefix and begin
+  // with a copy of its last block. `first` are the spans whose keys and values are stored before
+  // the copies, `continued` the others. If `continued` is empty, `first` and the copies are not
+  // read.
   std::vector<AttentionSpan> first, continued;
   std::vector<BlockCopy> copies;
 };
@@ -37,9 +38,9 @@ class Mixer {
                        KvLayer kv,
                        Matrix in,
                        LayerActivations& buffers) const = 0;
-  // dresidual holds d(mid) on entry and d(in) on return; gradients are added to. Every span begins
-  // at position 0 or continues a prefix of the batch. `ops` is used to recompute activations that
-  // the forward did not keep.
+  // dresidual holds d(mid) on entry and d(in) on return; gradients of weights are accumulated.
+  // Every span begins at position 0 or continues a prefix of the batch. `ops` recomputes
+  // activations that the forward pass did not keep.
   virtual void Backward(ForwardOps& ops,
                         BackwardOps& backward,
                         const LayerWeights& weights,
@@ -55,13 +56,13 @@ class Mixer {
 class ChannelOp {
  public:
   virtual ~ChannelOp() = default;
-  // out = mid + channel_op(norm2), where the layer has left mid with the residual, and norm2 =
-  // norm(mid); also fills gate_up and act.
+  // out = mid + channel_op(norm2), where norm2 = norm(mid) and the layer has already left mid with
+  // the residual; also fills gate_up and act.
   virtual void Forward(ForwardOps& ops,
                        const LayerWeights& weights,
                        LayerActivations& buffers,
                        Matrix out) const = 0;
-  // dresidual holds d(out) on entry and d(mid) on return; gradients are added to.
+  // dresidual holds d(out) on entry and d(mid) on return; gradients of weights are accumulated.
   virtual void Backward(BackwardOps& backward,
                         const LayerWeights& weights,
                         const LayerActivations& buffers,
@@ -93,7 +94,8 @@ class AttentionMixer final : public Mixer {
                 const LayerGradients& gradients) const override;
 
  private:
-  // RopeAndStore of all spans, those that continue a prefix after they got its last block.
+  // Runs RopeAndStore for all spans; spans that continue a prefix are stored after its last block
+  // was copied.
   void Store(ForwardOps& ops, const TokenBatch& batch, KvLayer kv, Matrix qkv) const;
   // dqkv: gradient after the norms on entry, before them on return.
   void NormHeadsBackward(ForwardOps& ops,
@@ -130,7 +132,7 @@ class SwigluMlp final : public ChannelOp {
   int64_t intermediate_;
 };
 
-// Which mixer and channel op a model type is made of. A new architecture adds a row here.
+// The mixer and channel op of a model type. A new architecture adds a row here.
 struct DecoderLayer {
   std::unique_ptr<Mixer> mixer;
   std::unique_ptr<ChannelOp> channel_op;

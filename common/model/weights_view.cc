@@ -19,7 +19,7 @@ LinearWeight Linear(const std::byte* group,
   return LinearWeight{group + offset, rows, cols, bias};
 }
 
-// Of a layer; keys of modules, which no choice of targets moves.
+// Modules of a layer, as keys that do not depend on the choice of targets.
 constexpr int64_t kLayerModules = 16;
 
 // The product's adapters in one layer; no parts where it has none. `module` is its first part's.

@@ -1,4 +1,4 @@
-// Pointers into one group of a WeightLayout storage, as the executing model wants them.
+// Pointers into one group of a WeightLayout storage, in the form that Decoder uses.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ struct LayerGradients {
   float* post_norm = nullptr;
   float* gate_up = nullptr;
   float* down = nullptr;
-  // Of adapters that are separate from the weights; not part of the group.
+  // Gradients of adapters that are separate from the weights; not part of the group.
   LinearAdapterGradients qkv_adapter, o_adapter, gate_up_adapter, down_adapter;
 };
 
@@ -47,7 +47,8 @@ struct GlobalGradients {
   float* head = nullptr;  // the embedding's when tied: both uses add to one gradient
 };
 
-// `layer` says which adapters there are, where spec has some; all else is alike in every layer.
+// `layer` matters only if `spec` has adapters, which may differ between layers; the rest is the
+// same for every layer.
 LayerWeights ViewLayer(const ModelSpec& spec,
                        const WeightLayout& layout,
                        const std::byte* group,
@@ -55,7 +56,7 @@ LayerWeights ViewLayer(const ModelSpec& spec,
 GlobalWeights ViewGlobals(const ModelSpec& spec,
                           const WeightLayout& layout,
                           const std::byte* group);
-// Every layer's gradients are laid out alike.
+// The gradients of every layer have the same layout.
 LayerGradients ViewLayerGradients(const ModelSpec& spec, const WeightLayout& layout, float* group);
 GlobalGradients ViewGlobalGradients(const ModelSpec& spec,
                                     const WeightLayout& layout,

@@ -21,8 +21,8 @@ struct ModelFamily {
   bool qkv_bias = false;         // q, k and v projections have biases
   bool qk_norm = false;          // RMSNorm over head_dim of q and k, before RoPE
   int64_t default_head_dim = 0;  // where config.json has none; 0: hidden_size / num_attention_heads
-  // GGUF files of this architecture store rows 2i and 2i + 1 of a q or k head next to each other
-  // where the checkpoint has them half a head apart.
+  // In GGUF files of this architecture, rows 2i and 2i + 1 of a q or k head are rows that are half
+  // a head apart in the checkpoint.
   bool gguf_interleaves_heads = false;
   // Keys that an exported config.json has with the value false, as transformers writes them.
   std::span<const std::string_view> exported_false = {};

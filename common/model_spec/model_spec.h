@@ -1,5 +1,5 @@
-// What a model is, read from an HF checkpoint directory: sizes, names and shapes. No LibTorch, so
-// that the controller can plan a run before any worker starts.
+// The description of a model, read from an HF checkpoint directory: sizes, names and shapes. Has no
+// LibTorch, so that the controller can plan a run before any worker starts.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace tandem {
 
-// How rotary frequencies are stretched. Formulas: rope.h.
+// How rotary frequencies are scaled. Formulas: rope.h.
 struct RopeScaling {
   enum class Type { kNone, kLlama3 };
   Type type = Type::kNone;
   double factor = 1.0;
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
-  int64_t original_max_position = 0;  // tokens the model was trained on before the stretch
+  int64_t original_max_position = 0;  // tokens that the model was trained on before scaling
   friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
@@ -48,7 +48,7 @@ struct ModelSpec {
   std::vector<int32_t> eos_token_ids;  // generation_config.json's if it names any, else config's
   int32_t bos_token_id = -1;           // -1: the config names none
   int32_t pad_token_id = -1;
-  ModelAdapters adapters;  // of no checkpoint: set where model.lora.merge is false
+  ModelAdapters adapters;  // not part of any checkpoint: set if model.lora.merge is false
 
   int64_t q_rows() const { return num_heads * head_dim; }
   int64_t kv_rows() const { return num_kv_heads * head_dim; }    // rows of k, and of v
@@ -62,8 +62,8 @@ struct ModelSpec {
 // activations, quantised weights) and what to do.
 absl::StatusOr<ModelSpec> LoadModelSpec(const std::string& model_dir);
 
-// The same from the texts; an empty `generation_config` means that there is no such file.
-// `source` names the config in errors.
+// The same for texts; an empty `generation_config` means that there is no such file. `source` names
+// the config in errors.
 absl::StatusOr<ModelSpec> ParseModelSpec(const std::string& config,
                                          const std::string& generation_config,
                                          const std::string& source);
@@ -78,12 +78,12 @@ struct TensorSpec {
 // layers, final norm, head (only when untied).
 std::vector<TensorSpec> HfTensors(const ModelSpec& spec);
 
-// A [rank, in] and B [out, rank] of every adapter of spec.adapters, named by their module:
-// "model.layers.0.mlp.up_proj.lora_A.weight". They are no part of HfTensors.
+// A [rank, in] and B [out, rank] of every adapter of spec.adapters, named after their module:
+// "model.layers.0.mlp.up_proj.lora_A.weight". HfTensors does not contain them.
 std::vector<TensorSpec> AdapterTensors(const ModelSpec& spec);
 
-// One of a layer's four products. Its parts are HF tensors that are stored one after the other, and
-// so are their adapters.
+// One of a layer's four products. Its parts are HF tensors that are stored one after another, and
+// so are the parts' adapters.
 struct AdaptedProduct {
   const char* stored_as = "";        // "qkv", "o", "gate_up" or "down"
   std::vector<const char*> modules;  // of the parts: "self_attn.q_proj"
@@ -95,10 +95,10 @@ struct AdaptedProduct {
 };
 // In the order qkv, o, gate_up, down.
 std::vector<AdaptedProduct> AdaptedProducts(const ModelSpec& spec);
-// Whether that part of the product has an adapter in `layer`.
+// Whether this part of the product has an adapter in `layer`.
 bool HasAdapter(const ModelSpec& spec, int layer, const char* module);
 
-// The HF config.json that LoadModelSpec reads back to the same spec; `dtype` is torch's spelling.
+// The HF config.json that LoadModelSpec reads as the same spec; `dtype` in torch's spelling.
 std::string ModelConfigJson(const ModelSpec& spec, const std::string& dtype = "bfloat16");
 // The HF generation_config.json: token ids only.
 std::string GenerationConfigJson(const ModelSpec& spec);

@@ -1,9 +1,11 @@
-// Reading config.json: every refusal names the file, the key and what to do.
+// Parses config.json. Every error names the file, the key and what to do.
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/model_spec/model_family.h"
 #include "common/model_spec/model_spec.h"
@@ -13,8 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Some times what the largest models have, and small enough for the bytes of weights, KV blocks and
-// activations of any batch (common/model_spec) to be counted in 63 bits.
+// Several times the sizes of the largest models, but small enough that the bytes of weights, KV
+// blocks and activations of any batch (common/model_spec) fit into 63 bits.
 constexpr int64_t kMaxVocab = int64_t{1} << 24;
 constexpr int64_t kMaxHidden = int64_t{1} << 17;
 constexpr int64_t kMaxIntermediate = int64_t{1} << 19;
@@ -32,7 +34,7 @@ bool IsSet(const Json& object, const char* key) {
   return object.contains(key) && !object.at(key).is_null();
 }
 
-// Reads members of one JSON object; the first malformed one is remembered and named.
+// Reads members of one JSON object; keeps the error of the first malformed one.
 class Reader {
  public:
   Reader(const Json& object, std::string source) : object_(object), source_(std::move(source)) {}
@@ -117,6 +119,7 @@ class Reader {
 };
 
 absl::StatusOr<Json> ParseObject(const std::string& text, const std::string& source) {
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(text), source));
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     return InvalidArgument("{} is not a JSON object ({} bytes): fetch the model again", source,
@@ -203,7 +206,7 @@ absl::Status ReadRopeObject(Reader& reader, const char* key, ModelSpec& spec) {
 }
 
 // Newer files keep base and scaling in rope_parameters; older ones in rope_theta and rope_scaling.
-// Where a file has both, readers differ in which they believe: they must say the same.
+// If a file has both, they must agree, because readers differ in which they use.
 absl::Status ReadRope(Reader& reader, ModelSpec& spec) {
   spec.rope_theta = reader.PositiveOr("rope_theta", 10000.0);
   const bool newer = IsSet(reader.object(), "rope_parameters");
@@ -238,7 +241,12 @@ absl::Status ReadSizes(Reader& reader, const ModelFamily& family, ModelSpec& spe
   spec.num_kv_heads = reader.SizeOr("num_key_value_heads", kMaxHeads, spec.num_heads);
   spec.intermediate_size = reader.Size("intermediate_size", kMaxIntermediate);
   spec.max_position = reader.SizeOr("max_position_embeddings", kMaxPosition, 2048);
-  spec.rms_norm_eps = static_cast<float>(reader.PositiveOr("rms_norm_eps", 1e-6));
+  const double eps = reader.PositiveOr("rms_norm_eps", 1e-6);
+  if (eps < std::numeric_limits<float>::min() || eps > 1.0) {
+    return InvalidArgument("{}: rms_norm_eps is {}, expected a number from {} to 1",
+                           reader.source(), eps, std::numeric_limits<float>::min());
+  }
+  spec.rms_norm_eps = static_cast<float>(eps);
   const bool head_dim_given = IsSet(reader.object(), "head_dim");
   const bool derived = !head_dim_given && family.default_head_dim == 0;
   const int64_t default_head_dim =

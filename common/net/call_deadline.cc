@@ -7,6 +7,8 @@
 
 #include <absl/base/thread_annotations.h>
 #include <fmt/format.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/status.h>
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"

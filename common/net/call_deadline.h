@@ -4,8 +4,11 @@
 #include <memory>
 
 #include <absl/time/time.h>
-#include <grpcpp/client_context.h>
-#include <grpcpp/support/status.h>
+
+namespace grpc {
+class ClientContext;
+class Status;
+}  // namespace grpc
 
 namespace tandem {
 

@@ -38,7 +38,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
   TANDEM_ASSIGN_OR_RETURN(auto credentials, MakeChannelCredentials(address, security));
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // Also the least time that an attempt to connect gets: a peer on a loaded machine answers late.
+  // Also the minimum time that an attempt to connect gets: a peer on a loaded machine answers late.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

@@ -108,7 +108,7 @@ class GrpcMembershipAgent : public MembershipAgent {
   // The port is open, but the process that listens there closes every connection.
   absl::Status NoHandshake(const absl::Status& status) const {
     return FailedPrecondition(
-        "{} takes connections, but none {} comes about: {}; give --tls-cert, --tls-key and "
+        "{} accepts connections, but no connection {} succeeds: {}; give --tls-cert, --tls-key and "
         "--tls-ca where the controller has cluster.tls and only there, with a certificate of its "
         "authority; or correct --controller",
         options_.controller_address,

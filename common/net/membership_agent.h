@@ -42,13 +42,6 @@ struct WorkerHealth {
   std::string numerics_class;  // empty until known
 };
 
-// What decides over the bits of a worker's results.
-struct WorkerNumerics {
-  std::string numerics_class;
-  std::string kernel_set;
-  KernelChoices choices;
-};
-
 // Lifecycle: Join -> (load tokenizer and model) -> SetTokenizerAndNumerics -> StartHeartbeats.
 // The worker keeps its incarnation for life: when the controller comes back after a restart, the
 // agent registers again and brings the incarnation along. Thread-safe.

@@ -54,7 +54,7 @@ absl::Status ClearSocket(const std::string& path) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();
   if (!S_ISSOCK(info.st_mode)) {
-    return MakeStatus(absl::StatusCode::kAlreadyExists, "{} exists and is no socket", path);
+    return MakeStatus(absl::StatusCode::kAlreadyExists, "{} exists and is not a socket", path);
   }
   const Instant deadline = RealClock().Now() + kLeaveTime;
   TANDEM_ASSIGN_OR_RETURN(bool alive, Answers(name));
@@ -106,7 +106,7 @@ int FindBindError(const std::string& address) {
 absl::Status CannotListen(const std::string& address) {
   const int error = FindBindError(address);
   if (error == EADDRNOTAVAIL) {
-    return InvalidArgument("cannot listen on {}: it is no address of this host; correct it",
+    return InvalidArgument("cannot listen on {}: it is not an address of this host; correct it",
                            address);
   }
   if (error == 0 || error == EADDRINUSE) {

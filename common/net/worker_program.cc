@@ -10,7 +10,8 @@
 namespace tandem {
 namespace {
 
-constexpr int kMaxRank = 4095;  // far above any run's; the controller checks the real limit
+constexpr int kMaxRank =
+    4095;  // far above the ranks of any run; the controller checks the real limit
 
 // Empty, or what is wrong with a --device.
 std::string IsDevice(const std::string& device) {

@@ -1,12 +1,11 @@
 // The backward ops of the model, used by the trainer only. Deterministic: the same bits for the
-// same input and any number of threads. A row of a gradient of activations is a function of that
-// row and the weights, as in the forward (Attention: of its span and those that share a prefix with
-// it), whatever else is in the batch. Weight gradients accumulate over rows in ascending order
-// in fp32; in bf16 LinearWeights takes rows in pairs, the second of a pair first (vdpbf16ps), or,
-// in class amx32, in blocks of 32 (docs/reference/numerics.md). Sums over rows are blocked, so the
-// split into micro-batches shows in last bits: within 1e-5 of a tensor's largest gradient, not
-// equal (docs/reference/numerics.md). Gradients of activations are in the compute dtype, the
-// residual stream's in fp32.
+// same input and any number of threads. As in the forward pass, a row of a gradient of activations
+// depends on that row and the weights alone (Attention: on its span and the spans that share a
+// prefix with it). Weight gradients accumulate over rows in ascending order in fp32; in bf16
+// LinearWeights takes rows in pairs, the second of a pair first (vdpbf16ps), or, in class amx32, in
+// blocks of 32 (docs/reference/numerics.md). Sums over rows are blocked, so the split into
+// micro-batches changes last bits, within 1e-5 of a tensor's largest gradient. Gradients of
+// activations are in the compute dtype, those of the residual stream in fp32.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@ namespace tandem {
 class CudaContext;
 class ThreadPool;
 
-// Of q/k norms: their weights and where the gradients of those are added, all [head_dim].
+// The q/k norms of a layer: their weights and where their gradients are added, all [head_dim].
 struct HeadNorms {
   const void* q_weight = nullptr;
   const void* k_weight = nullptr;
@@ -31,34 +30,34 @@ struct HeadNorms {
   float* dk_weight = nullptr;
 };
 
-// Not thread-safe: one engine thread calls it; it spreads the work over the process's pool. A null
-// dweight, dhead: nobody wants that gradient.
+// Not thread-safe: called by one engine thread; spreads the work over the process's pool. A null
+// dweight or dhead means that this gradient is not wanted.
 class BackwardOps {
  public:
   virtual ~BackwardOps() = default;
 
-  // Scratch memory held between calls; it grows with the largest call so far. 0 where it is that of
-  // the device's forward ops, which count it.
+  // Scratch memory held between calls; it grows with the largest call so far. 0 if the scratch is
+  // that of the device's forward ops, which count it.
   virtual int64_t workspace_bytes() const = 0;
 
   // out = in rounded to the compute dtype (residual gradient → GEMM input).
   virtual void Round(FloatMatrix in, Matrix out) = 0;
-  // out row rows[i] += in row i, ascending: a row may come more than once. `rows` [in.rows].
+  // out row rows[i] += in row i, ascending; a row may occur more than once. `rows` [in.rows].
   virtual void AddRows(FloatMatrix in, const int32_t* rows, FloatMatrix out) = 0;
-  // din [M, K] = dout [M, N] W, with adapters + s (dout_i B_i) A_i of every part i (rounding:
-  // docs/reference/numerics.md); with dropout each part's own where it kept `in`, scaled as that
-  // was.
+  // din [M, K] = dout [M, N] W and, with adapters, + s (dout_i B_i) A_i for every part i (rounding:
+  // docs/reference/numerics.md). With dropout each part's term is added only where the part kept
+  // `in`, with the same scaling.
   virtual void LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) = 0;
   // Gradients of the weight's adapters, from the input of its product and dout: dB_i += s dout_iᵀ
-  // (in A_iᵀ), dA_i += s (dout_i B_i)ᵀ in. Each is one chain over all rows that were ever added, in
-  // ascending order, so that cutting a batch changes no bit. Nothing where there are none; here
-  // there never are.
+  // (in A_iᵀ), dA_i += s (dout_i B_i)ᵀ in. Each element is one chain over all rows that were ever
+  // added, in ascending order, so that splitting a batch changes no bit. Does nothing without
+  // adapters; this default is for ops that support none.
   virtual void AdapterWeights(Matrix dout,
                               Matrix in,
                               const LinearWeight& weight,
                               const LinearAdapterGradients& gradients);
-  // dweight [N, K] += doutᵀ in; dbias [N] += column sums of dout unless null. Dense, row-major.
-  // Null dweight: no dbias either.
+  // dweight [N, K] += doutᵀ in; dbias [N] += column sums of dout, unless null. Dense, row-major.
+  // With a null dweight, dbias is not computed either.
   virtual void LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) = 0;
   // dresidual += d(in) of out = RmsNorm(in, weight); dweight [cols] += its gradient.
   virtual void RmsNorm(Matrix in,
@@ -67,9 +66,9 @@ class BackwardOps {
                        Matrix dout,
                        FloatMatrix dresidual,
                        float* dweight) = 0;
-  // The same of ForwardOps::HeadRmsNorms, for every head of q and of k at once: the first
-  // (heads + kv_heads) * head_dim columns of `in`, as they were before the norms, and of dout and
-  // din. din in the compute dtype, may alias dout.
+  // The gradients of ForwardOps::HeadRmsNorms, for every head of q and of k at once: the first
+  // (heads + kv_heads) * head_dim columns of `in` before the norms, of dout and of din. din is in
+  // the compute dtype and may alias dout.
   virtual void HeadRmsNorms(
       Matrix in, const AttentionShape& shape, const HeadNorms& norms, Matrix dout, Matrix din) = 0;
   // dqkv [rows, qkv_cols] = gradient of the rotated q, k and of v. The q, k, v rows of a span are
@@ -105,10 +104,10 @@ class BackwardOps {
   virtual void Embed(const int32_t* ids, FloatMatrix dx, float* dtable) = 0;
 };
 
-// As CreateCpuForwardOps, with which it shares the pool.
+// Like CreateCpuForwardOps, with which it shares the pool.
 absl::StatusOr<std::unique_ptr<BackwardOps>> CreateCpuBackwardOps(DType compute_dtype,
                                                                   std::shared_ptr<ThreadPool> pool);
-// As CreateCudaForwardOps.
+// Like CreateCudaForwardOps.
 absl::StatusOr<std::unique_ptr<BackwardOps>> CreateCudaBackwardOps(DType compute_dtype,
                                                                    CudaContext* context);
 

@@ -31,8 +31,8 @@ inline constexpr int kForwardOps = 10;
 // "embed", "rms_norm", ...
 const char* ForwardOpName(ForwardOp op);
 
-// How often each forward op ran and on how many rows. Trainer and rollout count for themselves, so
-// that equal numbers are known to have been computed twice.
+// How often each forward op ran and on how many rows. Trainer and rollout count separately, which
+// proves that equal numbers were computed twice.
 struct OpCounts {
   struct Count {
     int64_t calls = 0;
@@ -58,10 +58,10 @@ class ThreadPool;
 //
 // Contract of every op: a row's result is a pure function of that row and the weights. It depends
 // neither on the number of rows, the row's index, the other rows, chunking, page placement nor the
-// number of threads; the order of every sum depends on (N, K) or absolute positions alone. The
-// exception are values that are not finite: an infinity in V can make a NaN of rows before it that
-// attend in the same call.
-// All accumulation is fp32; results are rounded once, to nearest even, to the compute dtype.
+// number of threads; the order of every sum depends on (N, K) or absolute positions alone. Values
+// that are not finite are an exception: an infinity in V can turn earlier rows that attend in the
+// same call into NaN. All accumulation is fp32; results are rounded once, to nearest even, to the
+// compute dtype.
 //
 // Not thread-safe: one engine thread calls it; it spreads the work over the process's pool.
 class ForwardOps {
@@ -73,9 +73,9 @@ class ForwardOps {
   // Bits are equal between machines of one class: "cpu-seq-bf16", "cpu-amx32-bf16", "cpu-seq-f32",
   // "cuda-sm90-cublaslt-13.1.1-bf16".
   virtual std::string numerics_class() const = 0;
-  // The instruction set they are computed with here, such as "amx" (TANDEM_CPU_ISA's names).
+  // The instruction set of the kernels on this machine, such as "amx" (a name of TANDEM_CPU_ISA).
   virtual std::string kernel_set() const = 0;
-  // Of the calls so far.
+  // The calls so far.
   virtual const OpCounts& counts() const = 0;
   // Scratch memory held between calls; it grows with the largest call so far.
   virtual int64_t workspace_bytes() const = 0;
@@ -99,12 +99,12 @@ class ForwardOps {
   // out = in / sqrt(mean(in²) + eps), rounded, times weight [cols], rounded (the order HF uses).
   // `in` and `out` may be the same matrix.
   virtual void RmsNorm(Matrix in, const void* weight, float eps, Matrix out) = 0;
-  // x += delta; out = RmsNorm(x, weight). Here: Add, then RmsNorm, whose bits and counts these are
-  // wherever it is done at once.
+  // x += delta; out = RmsNorm(x, weight). This default calls Add, then RmsNorm; an implementation
+  // that fuses them gives the same bits and counts.
   virtual void AddRmsNorm(Matrix x, Matrix delta, const void* weight, float eps, Matrix out);
-  // RmsNorm, in place, of every head of q and of k by itself: the first shape.heads heads of qkv
-  // have q_weight [head_dim], those of k have k_weight. Here: one RmsNorm per head, as which it is
-  // counted wherever it is done at once.
+  // In-place RmsNorm of every head of q and of k: the first shape.heads heads of qkv use q_weight
+  // [head_dim], those of k use k_weight. This default makes one RmsNorm per head; an implementation
+  // that fuses them counts the same.
   virtual void HeadRmsNorms(Matrix qkv,
                             const AttentionShape& shape,
                             const void* q_weight,
@@ -114,10 +114,10 @@ class ForwardOps {
   virtual void Linear(Matrix in, const LinearWeight& weight, Matrix out) = 0;
   // x += delta, elementwise.
   virtual void Add(Matrix x, Matrix delta) = 0;
-  // Rotates the q and k columns of qkv [rows, qkv_cols] in place (halves convention, as HF's
+  // Rotates the q and k columns of qkv [rows, qkv_cols] in place (halves convention, like HF's
   // rotate_half) and stores k and v of every row in its KV block. q is not scaled. A sequence's
-  // rows are stored in ascending order, by one span in a call: places behind a row in its block
-  // may be cleared.
+  // rows are stored in ascending order, by one span per call: places after a row in its block may
+  // be cleared.
   virtual void RopeAndStore(Matrix qkv,
                             const AttentionShape& shape,
                             const RopeTable& rope,
@@ -138,8 +138,8 @@ class ForwardOps {
   // out [rows, F] = silu(gate) * up, gate = first F columns of gate_up [rows, 2F]. Rounded once, at
   // the end (HF's bf16 modules round silu(gate) as well).
   virtual void SiluMul(Matrix gate_up, Matrix out) = 0;
-  // log_probs[i] = log-softmax(logits_i / T_i)[targets[i]] over ids < vocab_limit, fp32; T = 0 is
-  // read as 1. `stats` [rows], which backward needs and which hold the entropies, may be null.
+  // log_probs[i] = log-softmax(logits_i / T_i)[targets[i]] over ids < vocab_limit, fp32; T = 0
+  // counts as 1. `stats` [rows], which backward needs and which contain the entropies, may be null.
   // Never holds more logits than 128 rows of 1,024 ids per thread: scratch is 512 KiB per thread
   // and 12 bytes per row and 1,024 ids.
   virtual void TokenLogProbs(Matrix hidden,
@@ -149,10 +149,10 @@ class ForwardOps {
                              const float* temperatures,
                              float* log_probs,
                              RowStats* stats) = 0;
-  // One token per row by inverse CDF over fixed vocabulary chunks in ascending order; its log-prob
-  // and entropy are the very numbers TokenLogProbs gives. `out` [rows] is there after the device's
-  // next Synchronize (on a host at once) and has to last until then. Scratch as there, and, where
-  // top-k or top-p filter, the logits of 8 rows at a time and 8 bytes per id and thread.
+  // Draws one token per row by inverse CDF over fixed vocabulary chunks in ascending order; its
+  // log-prob and entropy have the bits of TokenLogProbs. `out` [rows] is filled by the device's
+  // next Synchronize (on a host at once) and must live until then. Scratch as for TokenLogProbs;
+  // with top-k or top-p also the logits of 8 rows at a time and 8 bytes per id and thread.
   virtual void Sample(Matrix hidden,
                       const LinearWeight& head,
                       int64_t vocab_limit,
@@ -162,17 +162,17 @@ class ForwardOps {
   virtual void Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) = 0;
 };
 
-// `pool` (common/process/threads.h) is the process's, whose other users must not run at the
-// same time. kBFloat16 needs AVX2 and FMA at least: FailedPrecondition names the missing
-// feature. TANDEM_CPU_ISA (amx, avx512bf16, avx512f, avx2, amx-emulated) forces a kernel set. The
-// amx sets are a numerics class of their own, the others give the same bits. kFloat32 is the slow
-// reference path.
+// `pool` (common/process/threads.h) is the process's; its other users must not run at the same
+// time. kBFloat16 needs at least AVX2 and FMA: FailedPrecondition names the missing feature.
+// TANDEM_CPU_ISA (amx, avx512bf16, avx512f, avx2, amx-emulated) forces a kernel set. The amx sets
+// are a numerics class of their own, the others give the same bits. kFloat32 is the slow reference
+// path.
 absl::StatusOr<std::unique_ptr<ForwardOps>> CreateCpuForwardOps(DType compute_dtype,
                                                                 std::shared_ptr<ThreadPool> pool);
 
-// Ops on the device of `context` (common/device/cuda/cuda_context.h), which must outlive them:
-// matrices, weights and KV blocks are device memory, everything else in arguments and results is
-// the host's. Work goes to the context's stream, and its errors show in CudaContext::Synchronize.
+// Ops on the device of `context` (common/device/cuda/cuda_context.h), which must outlive them.
+// Matrices, weights and KV blocks are in device memory, all other arguments and results in host
+// memory. Work goes to the context's stream, and CudaContext::Synchronize returns its errors.
 // FailedPrecondition unless compute_dtype is kBFloat16.
 absl::StatusOr<std::unique_ptr<ForwardOps>> CreateCudaForwardOps(DType compute_dtype,
                                                                  CudaContext* context);

@@ -1,9 +1,11 @@
-// The bytes inside a KV block. Per KV head, K then V, both as panels the GEMM kernel reads:
+// Layouts that are part of the numerics: of KV blocks and of the vocabulary. A KV block has, for
+// each KV head, K then V, both in panels that the GEMM kernel reads:
 //   K [64 / 16][head_dim words][16 tokens]: scores of 64 tokens are a product over head_dim;
 //   V [padded head_dim / 16][64 token words][16 dims]: P·V is a product over tokens.
-// A word is a pair of bf16 or one fp32. K's word holds two dims of one token, V's two tokens of one
-// dim. Storing a token writes its own elements, and V of its whole unit if it is the first of one:
-// a unit's tokens are stored by one thread, in order.
+// A word is a pair of bf16 or one fp32. A word of K has two dims of one token, a word of V two
+// tokens of one dim. Storing a token writes its own elements and, if it is the first of a unit of
+// kKvValueUnit tokens, V of the whole unit; therefore one thread stores the tokens of a unit, in
+// order.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +16,8 @@
 namespace tandem {
 
 inline constexpr int64_t kKvTokens = kKvBlockTokens;
-// Tokens from a multiple of this on, which the first of them clears and one thread stores.
+// Tokens of a unit, which starts at a multiple of this number; its first token clears it, and one
+// thread stores it.
 inline constexpr int64_t kKvValueUnit = 32;
 
 // Bytes of the K part of one head; the V part follows it.
@@ -30,7 +33,7 @@ constexpr int64_t KvValuePanelBytes(int64_t element_bytes) {
   return kKvTokens * 16 * element_bytes;
 }
 
-// How the vocabulary is cut for log-softmax and sampling. Part of the numerics.
+// How the vocabulary is split for log-softmax and sampling. Part of the numerics.
 inline constexpr int64_t kVocabChunk = 1024;
 
 constexpr int64_t VocabChunks(int64_t vocab_limit) {

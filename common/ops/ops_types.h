@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// log-softmax statistics of a row of logits, x = logit / temperature over the ids that count, which
-// the forward of the LM head leaves for its backward.
+// log-softmax statistics of a row of logits, x = logit / temperature over ids below vocab_limit.
+// The forward pass of the LM head keeps them for backward.
 struct RowStats {
   float max = 0;      // of x
   float sum = 0;      // of exp(x - max)
@@ -39,15 +39,16 @@ struct FloatMatrix {
 
 struct AdapterDropout;  // adapter_dropout.h
 
-// Separate adapters of a weight W [N, K], each of a part of W's rows: in the rows of part i
+// Separate adapters of a weight W [N, K]; each belongs to a part of W's rows. In the rows of part i
 //   y = x Wᵀ + s (x A_iᵀ) B_iᵀ + b, rounded as docs/reference/numerics.md says.
-// With dropout part i takes drop_i(x) for x. On a GPU parts begin and end at multiples of 8 rows.
+// With dropout part i uses drop_i(x) instead of x. On a GPU parts begin and end at multiples of 8
+// rows.
 struct LinearAdapter {
   static constexpr int kParts = 3;
   struct Part {
     int64_t row = 0;     // its first row in W
     int64_t rows = 0;    // 0: it has no adapter
-    int64_t module = 0;  // of the model: keys its dropout
+    int64_t module = 0;  // index of the module in the model, which keys its dropout
   };
   int parts = 0;                 // 0: no adapters
   const std::byte* a = nullptr;  // [parts * rank, K] stored as W is: A_i from row i * rank on
@@ -59,7 +60,7 @@ struct LinearAdapter {
 };
 
 // Where the gradients of a LinearAdapter are added: of A_i [rank, K] and B_i [rows, rank], fp32,
-// dense; null where the part has no adapter.
+// dense; null for a part without an adapter.
 struct LinearAdapterGradients {
   float* a[LinearAdapter::kParts] = {};
   float* b[LinearAdapter::kParts] = {};
@@ -90,10 +91,11 @@ struct AttentionSpan {
   int64_t rows = 0;
   int64_t first_position = 0;
   const int32_t* blocks = nullptr;
-  // For backward, where first_position > 0: the positions before it are the first_position rows
-  // from this one on. They begin an earlier span, the same for all spans that name it.
+  // For backward, if first_position > 0: the positions before it are first_position rows that start
+  // at this one. They begin an earlier span, which is the same for all spans that name it.
   int64_t prefix_row = 0;
-  // Which sequence, in the caller's own count. The ops do not read it; those who watch them do.
+  // Which sequence this is, in the caller's numbering. The ops do not read it; decorators that
+  // observe them do.
   uint64_t sequence = 0;
 };
 
@@ -115,7 +117,7 @@ struct RopeTable {
 // `inverse_frequencies` has head_dim / 2 entries (model_spec's RopeInverseFrequencies).
 RopeTable MakeRopeTable(const std::vector<float>& inverse_frequencies, int64_t max_positions);
 
-// What decides one sampled token. `uniform` in (0, 1) comes from RandomUniform(seed, sample, pos).
+// The inputs of one sampled token. `uniform` in (0, 1) comes from RandomUniform(seed, sample, pos).
 struct SampleRow {
   float temperature = 1.0f;  // 0: greedy, ties to the lowest id, scored at T = 1
   float top_p = 1.0f;

@@ -17,9 +17,9 @@ namespace tandem {
 class DirectoryLock {
  public:
   // Makes `directory` where it is missing and locks `directory`/`name`; waits up to `wait` for a
-  // holder that is about to end. `holder` says who this is ("controller"), `remedy` what to do where
-  // the directory is taken. AlreadyExists: taken; the message names the holder's process, host and
-  // remedy. Otherwise by IoErrorCode.
+  // holder that is about to end. `holder` says who this is ("controller"), `remedy` what to do
+  // where the directory is taken. AlreadyExists: taken; the message names the holder's process,
+  // host and remedy. Otherwise by IoErrorCode.
   static absl::StatusOr<DirectoryLock> Take(const std::string& directory,
                                             const std::string& name,
                                             const std::string& holder,

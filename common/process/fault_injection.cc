@@ -85,8 +85,9 @@ void InitFaultPoints(const std::string& role, int rank) {
     int fault_rank = 0, nth = 0;
     const bool readable = parts.size() == 6 && absl::SimpleAtoi(parts[1], &fault_rank) &&
                           absl::SimpleAtoi(parts[3], &nth) && ParseAction(parts[4]).has_value();
-    TANDEM_CHECK(readable,
-                 "TANDEM_FAULT is not role:rank:point:nth:kill|stop|hang|flip|slow:marker: " + spec);
+    TANDEM_CHECK(
+        readable,
+        "TANDEM_FAULT is not role:rank:point:nth:kill|stop|hang|flip|slow:marker: " + spec);
     if (parts[0] != role || fault_rank != rank) continue;
     faults.list.push_back({.point = parts[2],
                            .countdown = nth,

@@ -22,8 +22,9 @@ class StopSignal {
 
   // The first reason counts, later ones are ignored.
   void Raise(const absl::Status& reason);
-  // Blocks until Raise is called, and returns its reason, or a signal arrives, and returns OK. A
-  // signal before Wait ends the process at once with exit code 0, as there is nothing to clean up.
+  // Blocks until Raise is called and returns its reason, or until a signal arrives and returns OK.
+  // A signal before Wait ends the process at once with exit code 0, as there is nothing to clean
+  // up.
   absl::Status Wait();
 
  private:

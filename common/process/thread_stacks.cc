@@ -14,6 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
+
 namespace tandem {
 namespace {
 
@@ -66,8 +68,8 @@ void WriteThreadStacks(int fd) {
       asked_fd = -1;
       continue;  // it has ended
     }
-    const absl::Time until = absl::Now() + kPatience;
-    while (!answered && absl::Now() < until) absl::SleepFor(absl::Milliseconds(1));
+    const Instant until = RealClock().Now() + kPatience;
+    while (!answered && RealClock().Now() < until) absl::SleepFor(absl::Milliseconds(1));
     if (!answered && asked_fd.exchange(-1) >= 0) {
       Write(fd, "  does not answer: it is stuck in the kernel\n");
     }

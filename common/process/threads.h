@@ -29,7 +29,7 @@ class NamedThread {
   std::jthread thread_;
 };
 
-// The least number of rows of an elementwise op that are worth a task.
+// The fewest rows of an elementwise op that are worth a task.
 inline constexpr int64_t kRowGrain = 4;
 
 // The compute threads of a process, shared by its ops, optimizer and digests. Work is divided into

@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-// Below this a mean weight is taken for 0, and nothing is divided by it.
+// A mean weight below this counts as 0, and nothing is divided by it.
 constexpr double kSmallestMean = 1e-8;
 
 double SumOfLogRatios(const LogProbRow& row) {
@@ -39,7 +39,7 @@ float ImportanceWeights::Bounded(float raw) const {
   return raw >= *bounds.lower && raw <= bounds.upper ? raw : 0.0f;
 }
 
-// Truncation has none of its own: the reciprocal of the upper bound serves the metrics.
+// Truncation has no lower bound; the metrics use the reciprocal of the upper bound.
 float ImportanceWeights::Lower() const {
   return options_.bounds.lower.value_or(static_cast<float>(1.0 / options_.bounds.upper));
 }
@@ -105,7 +105,7 @@ void ImportanceWeights::AddMetrics(std::map<std::string, double>& metrics) const
   metrics["rollout_is_mean"] = mean;
   metrics["rollout_is_std"] =
       tokens_ > 1 ? std::sqrt(std::max(0.0, mean_square - mean * mean)) : 0.0;
-  // 1 / mean of squares of weights / mean: 1 where all are equal, 0 where all are 0.
+  // 1 / mean of (weights / mean)²: 1 if all are equal, 0 if all are 0.
   metrics["rollout_is_eff_sample_size"] =
       mean_square > 0 ? (mean + 1e-8) * (mean + 1e-8) / mean_square : 0.0;
   const bool whole = options_.level == ImportanceLevel::kSequence;

@@ -27,18 +27,18 @@ struct ImportanceOptions {
   bool normalize = false;
 };
 
-// Responses go by twice: Observe all, then ask for Weights. Sums are in double, in the order of
-// Observe. Not thread-safe.
+// Takes two passes over the responses: Observe all of them, then ask for Weights. Sums are in
+// double, in the order of Observe. Not thread-safe.
 class ImportanceWeights {
  public:
   explicit ImportanceWeights(ImportanceOptions options) : options_(options) {}
 
   void Observe(const LogProbRow& row);
 
-  // One per token; 0 where the mask is 0. Normalized, if asked for, over the observed rows.
+  // One per token; 0 where the mask is 0. Normalized over the observed rows, if requested.
   std::vector<float> Weights(const LogProbRow& row) const;
 
-  // rollout_is_* of the observed rows, in which some token must count.
+  // Adds rollout_is_* of the observed rows; at least one token must count.
   void AddMetrics(std::map<std::string, double>& metrics) const;
 
  private:
@@ -51,10 +51,10 @@ class ImportanceWeights {
   const ImportanceOptions options_;
   // Over tokens that count.
   double tokens_ = 0, sum_ = 0, sum_squares_ = 0;
-  double above_ = 0, below_ = 0;  // weights before they were bounded
+  double above_ = 0, below_ = 0;  // weights before truncation
   double min_ = std::numeric_limits<double>::infinity();
   double max_ = -std::numeric_limits<double>::infinity();
-  // Over responses, the empty ones too, as verl counts.
+  // Over responses, including empty ones, as in verl.
   Moments sequences_;  // mean weight of a response
   double deviation_ = 0;
   double sequences_above_ = 0, sequences_below_ = 0;

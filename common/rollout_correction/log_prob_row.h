@@ -1,5 +1,5 @@
-// One response as the rollout correction sees it: the log-probs of its tokens by the trainers and
-// by the rollout.
+// One response for the rollout correction: the log-probs of its tokens under the trainers and under
+// the rollout.
 #pragma once
 
 #include <algorithm>
@@ -32,13 +32,12 @@ inline float ClampLogRatio(float log_ratio) {
   return std::clamp(log_ratio, -kLogRatioBound, kLogRatioBound);
 }
 
-// 0 over nothing.
+// 0 if the count is 0.
 inline double MeanOf(double sum, double count) { return count > 0 ? sum / count : 0.0; }
 
-// Mean, spread and range of a series that goes by once.
-
-// B. P. Welford, Note on a method for calculating corrected sums of squares and products,
-// Technometrics 4 (1962). In double: the order of the values decides over the last bits only.
+// Mean, deviation and range of values that are seen once. B. P. Welford, Note on a method for
+// calculating corrected sums of squares and products, Technometrics 4 (1962). In double, so that
+// the order of the values affects only the last bits.
 struct Moments {
   int64_t count = 0;
   double mean = 0;
@@ -54,7 +53,7 @@ struct Moments {
     min = std::min(min, x);
     max = std::max(max, x);
   }
-  // With n - 1; 0 of fewer than two values.
+  // With n - 1; 0 for fewer than two values.
   double StandardDeviation() const {
     return count > 1 ? std::sqrt(squares / static_cast<double>(count - 1)) : 0.0;
   }

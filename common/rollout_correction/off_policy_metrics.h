@@ -1,5 +1,5 @@
-// What rollout and trainer thought of the same tokens, as probabilities: the numbers by which a
-// mismatch of the two is usually judged.
+// Compares the probabilities that rollout and trainer give to the same tokens: the numbers by which
+// a mismatch of the two is usually judged.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// Running means and products of deviations (Welford), so that the parts of ranks and micro-batches
-// can be joined. Doubles without padding, to go through a message. Formulas: verl 0.9.1
+// Running means and products of deviations (Welford), which can be joined over ranks and
+// micro-batches. Doubles without padding, because they are sent in a message. Formulas: verl 0.9.1
 // (debug/metrics.py); the correlation: MiniMax-M1 (arXiv:2506.13585).
 struct ProbabilityComparison {
   double tokens = 0;
@@ -21,7 +21,7 @@ struct ProbabilityComparison {
   double difference_mean = 0, difference_squares = 0, difference_max = 0;  // of |x - y|
 
   void Add(float policy_log_prob, float rollout_log_prob);
-  // The tokens of the row that count.
+  // Adds the tokens of the row that count.
   void Add(const LogProbRow& row);
   // T. F. Chan, G. H. Golub, R. J. LeVeque, Updating formulae and a pairwise algorithm (1979).
   void Join(const ProbabilityComparison& other);
@@ -32,18 +32,17 @@ struct ProbabilityComparison {
   std::map<std::string, double> Metrics() const;
 };
 
-// The distance of the trained policy from the one that sampled.
-
-// kl (mean of log rollout - log policy), k3_kl, perplexities of both and their difference and
-// ratio, chi2_token and chi2_seq (mean of squared ratios, less 1). Perplexities are of responses,
-// exp of minus the mean log-prob, and their mean is over responses, an empty one counting as 1, as
-// in verl. Sums in double, in the order of Observe. Not thread-safe.
+// The distance of the trained policy from the one that sampled. kl (mean of log rollout - log
+// policy), k3_kl, perplexities of both and their difference and ratio, chi2_token and chi2_seq
+// (mean of squared ratios, less 1). Perplexities are of responses, exp of minus the mean log-prob,
+// and their mean is over responses, an empty one counting as 1, as in verl. Sums in double, in the
+// order of Observe. Not thread-safe.
 class OffPolicyMetrics {
  public:
   void Observe(const LogProbRow& row);
 
   double tokens() const { return tokens_; }
-  // Some token counted.
+  // Adds the metrics; at least one token must count.
   void AddMetrics(std::map<std::string, double>& metrics) const;
 
  private:

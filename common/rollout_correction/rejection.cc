@@ -13,7 +13,7 @@ float CriterionStatistics::TokenValue(float log_ratio) const {
   return RoundedExp(d) - 1.0f - d;
 }
 
-// Written so that a value that is not a number is not kept.
+// Written so that NaN is not kept.
 bool CriterionStatistics::Keeps(float value) const {
   return value <= criterion_.upper && (!criterion_.lower || value >= *criterion_.lower);
 }
@@ -80,7 +80,7 @@ void CriterionStatistics::AddMetrics(std::map<std::string, double>& metrics) con
   };
   const auto rows = static_cast<double>(sequences_.count);
   const double seq_high = MeanOf(sequences_above_, rows), seq_low = MeanOf(sequences_below_, rows);
-  // Of the responses where a response has one value, else of the tokens.
+  // Over responses if each response has one value, else over tokens.
   const bool whole = criterion_.level != RejectionLevel::kToken;
   set("_mean", MeanOf(sum_, tokens_));
   set("_max", whole ? sequences_.max : max_);

@@ -1,4 +1,4 @@
-// Which tokens are too far from the rollout's policy to be trained on, and statistics of that.
+// Rejects tokens that are too far from the rollout's policy to be trained on, with statistics.
 // Formulas: verl 0.9.1 (rollout_corr_helper.py).
 #pragma once
 
@@ -22,14 +22,15 @@ class CriterionStatistics {
 
   void Observe(const LogProbRow& row);
 
-  // rollout_rs_NAME_* of the observed rows, in which some token must count.
+  // Adds rollout_rs_NAME_* of the observed rows; at least one token must count.
   void AddMetrics(std::map<std::string, double>& metrics) const;
 
  private:
   struct Values {
-    std::vector<float> tokens;  // the token's, or the response's on each of its tokens
-    double sequence = 0;        // the response's, or the mean of the tokens'
-    double counted = 0;         // tokens
+    std::vector<float>
+        tokens;           // each token's value, or the response's value for each of its tokens
+    double sequence = 0;  // the response's value, or the mean of its tokens' values
+    double counted = 0;   // tokens
   };
   Values ValuesOf(const LogProbRow& row) const;
   float TokenValue(float log_ratio) const;
@@ -53,16 +54,16 @@ class Rejection {
 
   void Observe(const LogProbRow& row);
 
-  // 1: trained; 0: rejected, or did not count before. A function of the row alone.
+  // 1: trained; 0: rejected, or not counted before. Depends on the row alone.
   std::vector<float> Mask(const LogProbRow& row) const;
 
-  // rollout_rs_*; some token counted.
+  // Adds rollout_rs_*; at least one token must count.
   void AddMetrics(std::map<std::string, double>& metrics) const;
 
  private:
   std::vector<CriterionStatistics> criteria_;
   double tokens_ = 0, rejected_ = 0;
-  double sequences_ = 0, sequences_cut_ = 0;  // the empty ones too, as verl counts
+  double sequences_ = 0, sequences_cut_ = 0;  // including empty ones, as in verl
 };
 
 }  // namespace tandem

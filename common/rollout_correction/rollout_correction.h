@@ -1,4 +1,4 @@
-// How the rollout correction is asked for.
+// The rollout correction and its options.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-// In verl's spelling.
+// The options, in verl's spelling.
 struct RolloutCorrectionOptions {
   std::optional<std::string> rollout_is;  // token or sequence
   std::string rollout_is_threshold = "2.0";
@@ -27,12 +27,11 @@ struct RolloutCorrectionOptions {
   bool enabled() const { return rollout_is || rollout_rs; }
 };
 
-// The rollout correction: importance weights, rejection and off-policy metrics of a batch, response
-// by response, so that nobody holds the token arrays of a whole step. Keys, names and numbers are
-// those of verl 0.9.1 (algorithm.rollout_correction, rollout_corr_helper.py).
-
-// Two passes over the same responses in the same order: Observe every one, then take Metrics, and
-// Weights and Mask of every one. Not thread-safe.
+// Computes importance weights, rejection and off-policy metrics of a batch, response by response,
+// so that the token arrays of a step are never all in memory. Keys, names and numbers are those of
+// verl 0.9.1 (algorithm.rollout_correction, rollout_corr_helper.py). Takes two passes over the same
+// responses in the same order: Observe all of them, then take Metrics once, and Weights and Mask of
+// each. Not thread-safe.
 class RolloutCorrection {
  public:
   // InvalidArgument names the key that cannot be read.
@@ -41,14 +40,14 @@ class RolloutCorrection {
   // InvalidArgument: arrays of different lengths.
   absl::Status Observe(const LogProbRow& row);
 
-  // rollout_corr/... of the observed rows. InvalidArgument where no token counted.
+  // rollout_corr/... of the observed rows. InvalidArgument: no token counts.
   absl::StatusOr<std::map<std::string, double>> Metrics() const;
 
   bool weighs() const { return weights_.has_value(); }
   bool rejects() const { return rejection_.has_value(); }
-  // One per token; none without rollout_is.
+  // One per token; empty without rollout_is.
   std::vector<float> Weights(const LogProbRow& row) const;
-  // One per token, 0 or 1; none without rollout_rs.
+  // One per token, 0 or 1; empty without rollout_rs.
   std::vector<float> Mask(const LogProbRow& row) const;
 
  private:

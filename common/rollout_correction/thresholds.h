@@ -1,4 +1,4 @@
-// Reading verl's specifications of importance weights and of rejection.
+// Parses verl's specifications of importance weights and of rejection.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct ImportanceBounds {
   std::optional<float> lower;  // given: weights outside [lower, upper] become 0
 };
 
-// InvalidArgument: no number, a bound that is not above 0, lower > upper.
+// InvalidArgument: not a number, a bound that is not above 0, or lower > upper.
 absl::StatusOr<ImportanceBounds> ParseImportanceBounds(const std::string& text);
 
 // With d = log(policy / rollout) of a token, clamped to +-20:
@@ -29,16 +29,16 @@ struct RejectionCriterion {
   std::string name;  // verl's, such as seq_mean_k3
   RejectionLevel level = RejectionLevel::kToken;
   DivergenceKind divergence = DivergenceKind::kK1;
-  // Kept: lower <= value <= upper. Of k1 the logarithms of the bounds on the ratio; of k2 and k3
-  // there is no lower one.
+  // Kept: lower <= value <= upper. For k1 these are the logarithms of the bounds on the ratio; k2
+  // and k3 have no lower bound.
   float upper = 0;
   std::optional<float> lower;
 };
 
-// `names`: criteria joined with commas, doubles dropped; a token is kept if all keep it.
-// `thresholds`: one for all, or one for each, joined with commas: "lo_hi" or "hi" (then lo = 1 /
-// hi) for k1, a number for k2 and k3. InvalidArgument: a name that does not exist (there is no
-// seq_max_k1), another number of thresholds, a threshold as above.
+// `names`: criteria separated by commas; duplicates are ignored, and a token is kept if all
+// criteria keep it. `thresholds`: one for all criteria, or one for each, separated by commas:
+// "lo_hi" or "hi" (then lo = 1 / hi) for k1, a number for k2 and k3. InvalidArgument: an unknown
+// name (there is no seq_max_k1), another number of thresholds, or an invalid threshold.
 absl::StatusOr<std::vector<RejectionCriterion>> ParseRejection(const std::string& names,
                                                                const std::string& thresholds);
 

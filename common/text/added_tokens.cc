@@ -26,10 +26,11 @@ bool StandsAlone(std::string_view text, size_t begin, size_t end) {
 void AddedTokenMatcher::Add(const AddedToken& token, const std::string& pattern) {
   if (pattern.empty()) return;
   auto& bucket = by_first_byte_[static_cast<uint8_t>(pattern[0])];
-  bucket.push_back({pattern, token});
-  std::stable_sort(bucket.begin(), bucket.end(), [](const Entry& a, const Entry& b) {
-    return a.pattern.size() > b.pattern.size();
-  });
+  // Longest first; of equal length in the order of their coming.
+  const auto place =
+      std::upper_bound(bucket.begin(), bucket.end(), pattern.size(),
+                       [](size_t size, const Entry& entry) { return size > entry.pattern.size(); });
+  bucket.insert(place, {pattern, token});
   empty_ = false;
 }
 

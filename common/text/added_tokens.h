@@ -1,4 +1,4 @@
-// Added and special tokens: found in the text before anything else is done to it.
+// Finds added and special tokens in a text before any other processing.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@ struct AddedToken {
   std::string content;
   bool special = false;
   bool single_word = false;  // matches only between non-word characters
-  bool lstrip = false;       // swallows white space on its left
-  bool rstrip = false;       // and on its right
-  bool normalized = false;   // matches in the normalized text, not in the raw one
+  bool lstrip = false;       // also matches white space on its left
+  bool rstrip = false;       // also matches white space on its right
+  bool normalized = false;   // matches in the normalized text instead of the raw one
 };
 
-// A stretch of text; id < 0 is ordinary text.
+// A part of a text; id < 0: ordinary text.
 struct TextPiece {
   std::string_view text;
   int32_t id;
@@ -28,10 +28,10 @@ struct TextPiece {
 // Leftmost, then longest match. Thread-safe once filled.
 class AddedTokenMatcher {
  public:
-  // `pattern` is the text to look for: the content, normalized where the token says so.
+  // `pattern` is the text to search for: the content, normalized if the token asks for it.
   void Add(const AddedToken& token, const std::string& pattern);
 
-  // Covers `text` but for the white space swallowed by strips. Needs valid UTF-8.
+  // Covers `text` except for white space that lstrip and rstrip remove. Requires valid UTF-8.
   std::vector<TextPiece> Split(std::string_view text) const;
 
  private:

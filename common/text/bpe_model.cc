@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// Shards keep threads out of each other's way; a full shard stops growing.
+// Shards reduce contention between threads; a full shard stops growing.
 struct BpeModel::Cache {
   static constexpr size_t kShards = 16, kWordsPerShard = 8192, kLongestWord = 64;
   struct Shard {

@@ -1,5 +1,5 @@
 // Byte-pair encoding of one pre-token (Sennrich et al. 2016): the pair of lowest rank is merged
-// first, the leftmost of equals.
+// first, and of equal pairs the leftmost.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ struct BpeSpec {
   std::vector<std::pair<std::string, std::string>> merges;  // by rank
   std::optional<std::string> unk_token;
   bool byte_level = false;     // words are raw bytes, tokens are written in the byte alphabet
-  bool ignore_merges = false;  // a word that is a token is that token
+  bool ignore_merges = false;  // a word that is itself a token is not split
   bool byte_fallback = false;  // an unknown character becomes its <0xHH> tokens
   bool fuse_unk = false;       // neighbouring unknown characters become one unk_token
 };
@@ -35,8 +35,8 @@ class BpeModel {
   static absl::StatusOr<std::unique_ptr<BpeModel>> Create(const BpeSpec& spec);
   ~BpeModel();
 
-  // Appends the ids of one pre-token. Characters without a token, byte fallback or unk_token are
-  // dropped, as the format's reference implementation does.
+  // Appends the ids of one pre-token. Characters that have no token, byte fallback or unk_token are
+  // dropped, as in the reference implementation of the format.
   void EncodeWord(std::string_view word, std::vector<int32_t>& out) const;
 
  private:
@@ -64,14 +64,14 @@ class BpeModel {
 };
 
 // The byte alphabet of byte-level BPE: every byte is one printable character, so that tokens can be
-// written in JSON. Printable Latin-1 bytes stand for themselves, the others for U+0100 upwards.
+// written in JSON. Printable Latin-1 bytes are themselves, the others start at U+0100.
 
 // The character of a byte, as UTF-8.
 const std::string& ByteLevelCharacter(uint8_t byte);
 
 std::string ToByteLevel(std::string_view bytes);
 
-// nullopt if a character is not of the alphabet.
+// nullopt if a character is not in the alphabet.
 std::optional<std::string> FromByteLevel(std::string_view text);
 
 // The value of a byte-fallback token `<0xHH>`, else nullopt.

@@ -1,4 +1,4 @@
-// Conversations into the text that a model was trained on.
+// Renders conversations as the text on which a model was trained.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct ChatInputs {
   nlohmann::ordered_json documents;  // null: none
   bool add_generation_prompt = false;
   std::optional<std::string> bos_token, eos_token;  // absent: undefined in the template
-  // More variables (enable_thinking, ...); they win over those above. An object or null.
+  // More variables (enable_thinking, ...), which override those above. An object or null.
   nlohmann::ordered_json kwargs;
   absl::Time now;  // of strftime_now
   absl::TimeZone zone = absl::UTCTimeZone();

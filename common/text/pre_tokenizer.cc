@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// What ByteLevel with use_regex splits by.
+// The expression by which ByteLevel with use_regex splits.
 constexpr char kByteLevelPattern[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -82,8 +82,7 @@ absl::Status PreTokenizer::AddSteps(const nlohmann::json& json) {
   }
   return InvalidArgument(
       "pre_tokenizer '{}' is not supported (Sequence, Split, ByteLevel and Digits are); use a "
-      "model "
-      "with a byte-level BPE tokenizer",
+      "model with a byte-level BPE tokenizer",
       type);
 }
 
@@ -160,13 +159,23 @@ absl::StatusOr<std::vector<std::string_view>> PreTokenizer::Split(
 
 namespace {
 
-std::string ReplaceAll(std::string_view text, const std::string& from, const std::string& to) {
+// A chain of replacements could double a text with each.
+constexpr size_t kLeastNormalizedLimit = 4096, kNormalizedGrowth = 64;
+constexpr size_t kMaxNormalizerContent = 256;
+constexpr size_t kMaxNormalizerSteps = 64;
+
+// What becomes longer than `most` is cut short, a little behind it.
+std::string ReplaceAll(std::string_view text,
+                       const std::string& from,
+                       const std::string& to,
+                       size_t most) {
   std::string out;
   size_t pos = 0;
   for (size_t hit; (hit = text.find(from, pos)) != std::string_view::npos;
        pos = hit + from.size()) {
     out.append(text.substr(pos, hit - pos));
     out += to;
+    if (out.size() > most) return out;
   }
   out.append(text.substr(pos));
   return out;
@@ -174,13 +183,15 @@ std::string ReplaceAll(std::string_view text, const std::string& from, const std
 
 absl::StatusOr<std::string> ReplaceMatches(std::string_view text,
                                            const Regex& regex,
-                                           const std::string& to) {
+                                           const std::string& to,
+                                           size_t most) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Regex::Match> matches, regex.FindAll(text));
   std::string out;
   size_t pos = 0;
   for (const Regex::Match& match : matches) {
     out.append(text.substr(pos, match.begin - pos));
     out += to;
+    if (out.size() > most) return out;
     pos = match.end;
   }
   out.append(text.substr(pos));
@@ -197,6 +208,15 @@ absl::StatusOr<Normalizer> Normalizer::FromJson(const nlohmann::json& json) {
 
 absl::Status Normalizer::AddSteps(const nlohmann::json& json) {
   if (json.is_null()) return absl::OkStatus();
+  if (steps_.size() >= kMaxNormalizerSteps) {
+    return InvalidArgument("the normalizer has more than {} steps", kMaxNormalizerSteps);
+  }
+  for (const char* key : {"content", "prepend"}) {
+    if (json.is_object() && json.value(key, std::string()).size() > kMaxNormalizerContent) {
+      return InvalidArgument("normalizer: its {} has more than {} bytes", key,
+                             kMaxNormalizerContent);
+    }
+  }
   const std::string type = json.at("type").get<std::string>();
   if (type == "Sequence") {
     for (const nlohmann::json& part : json.at("normalizers")) {
@@ -227,21 +247,29 @@ absl::Status Normalizer::AddSteps(const nlohmann::json& json) {
 
 absl::StatusOr<std::string> Normalizer::Apply(std::string_view input) const {
   std::string text(input);
+  const size_t most = kLeastNormalizedLimit + kNormalizedGrowth * input.size();
   for (const Step& step : steps_) {
     switch (step.kind) {
       case Kind::kNfc:
         text = NormalizeNfc(text);
         break;
       case Kind::kReplace:
-        text = ReplaceAll(text, step.pattern, step.content);
+        text = ReplaceAll(text, step.pattern, step.content, most);
         break;
       case Kind::kReplaceRegex: {
-        TANDEM_ASSIGN_OR_RETURN(text, ReplaceMatches(text, *step.regex, step.content));
+        TANDEM_ASSIGN_OR_RETURN(text, ReplaceMatches(text, *step.regex, step.content, most));
         break;
       }
       case Kind::kPrepend:
         if (!text.empty()) text.insert(0, step.content);
         break;
+    }
+    if (text.size() > most) {
+      return InvalidArgument(
+          "the normalizer of the tokenizer makes {} bytes and more of {}: use the tokenizer.json "
+          "of "
+          "the model's publisher",
+          text.size(), input.size());
     }
   }
   return text;

@@ -1,4 +1,4 @@
-// The `pre_tokenizer` of a tokenizer.json: cuts text into the words that BPE works on.
+// The `pre_tokenizer` of a tokenizer.json: splits text into the words on which BPE works.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,7 @@ class PreTokenizer {
   // null: the whole text is one word. InvalidArgument names a type that is not supported.
   static absl::StatusOr<PreTokenizer> FromJson(const nlohmann::json& json);
 
-  // Whether words are to be read as bytes: there is a ByteLevel step.
+  // Whether words are read as bytes, because there is a ByteLevel step.
   bool byte_level() const { return byte_level_; }
 
   // Words in order. They point into `text` or into `storage`, which the caller keeps alive.
@@ -51,9 +51,7 @@ class PreTokenizer {
   bool byte_level_ = false;
 };
 
-// The `normalizer` of a tokenizer.json: NFC, Replace, Prepend and Sequence of these.
-
-// Thread-safe.
+// The `normalizer` of a tokenizer.json: NFC, Replace, Prepend and Sequence of these. Thread-safe.
 class Normalizer {
  public:
   // null is the identity. InvalidArgument names a type that is not supported.

@@ -1,4 +1,4 @@
-// A hash map from strings that is searched with views, without building a string.
+// A hash map with string keys that can be looked up by string_view, without a temporary string.
 #pragma once
 
 #include <functional>

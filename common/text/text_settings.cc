@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -17,6 +18,7 @@ using Json = nlohmann::json;
 absl::StatusOr<Json> ReadOptionalJson(const std::string& path) {
   if (!std::filesystem::exists(path)) return Json::object();
   TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(text), path));
   Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object()) {
     return InvalidArgument("{}: is no valid JSON object; fetch the file again", path);

@@ -11,6 +11,8 @@
 namespace tandem {
 namespace {
 
+constexpr size_t kMaxReplacement = 16;  // for each of many places in each token
+
 absl::Status Unsupported(const std::string& type) {
   return InvalidArgument(
       "decoder '{}' is not supported (ByteLevel, and Sequence of Replace, ByteFallback, Fuse and a "
@@ -27,9 +29,13 @@ absl::Status AddStep(const nlohmann::json& json, DecoderRule& rule) {
              rule.replace_from.empty()) {
     rule.replace_from = json.at("pattern").at("String").get<std::string>();
     rule.replace_to = json.at("content").get<std::string>();
+    if (rule.replace_to.size() > kMaxReplacement) {
+      return InvalidArgument("decoder Replace puts {} bytes in, {} are allowed",
+                             rule.replace_to.size(), kMaxReplacement);
+    }
   } else if (type == "Strip" && json.value("stop", 0) == 0) {
     rule.strip = json.at("content").get<std::string>();
-    rule.strip_count = json.value("start", 0);
+    rule.strip_count = rule.strip.empty() ? 0 : json.value("start", 0);
   } else {
     return Unsupported(type);
   }
@@ -161,8 +167,7 @@ absl::Status AddTo(const nlohmann::json& json, PostProcessor& result) {
   if (type != "Sequence") {
     return InvalidArgument(
         "post_processor '{}' is not supported (TemplateProcessing, ByteLevel and Sequence are); "
-        "use "
-        "a model with a byte-level BPE tokenizer",
+        "use a model with a byte-level BPE tokenizer",
         type);
   }
   for (const nlohmann::json& part : json.at("processors")) {

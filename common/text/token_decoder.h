@@ -25,25 +25,25 @@ struct DecoderRule {
   static absl::StatusOr<DecoderRule> FromJson(const nlohmann::json& json);
 };
 
-// What one token contributes.
+// What one token adds to the text.
 struct TokenPiece {
   std::string bytes;
   bool is_byte = false;  // one byte of a byte-fallback run
 };
 TokenPiece MakeTokenPiece(const DecoderRule& rule, const std::string& token);
 
-// Puts pieces together. Text that was returned never changes; the bytes of an unfinished character
-// wait for the next piece. Not thread-safe.
+// Joins pieces. Text that was returned never changes; the bytes of an incomplete character wait for
+// the next piece. Not thread-safe.
 class PieceAssembler {
  public:
   explicit PieceAssembler(const DecoderRule& rule)
       : rule_(&rule), strips_left_(rule.strip.empty() ? 0 : rule.strip_count) {}
 
-  // The text that became certain.
+  // Returns the text that became final.
   std::string Push(const TokenPiece& piece);
-  // The rest: an unfinished character becomes U+FFFD.
+  // Returns the rest; an incomplete character becomes U+FFFD.
   std::string Finish();
-  // Whether bytes of an unfinished character wait.
+  // Whether bytes of an incomplete character are waiting.
   bool has_pending() const { return !pending_.empty(); }
 
  private:
@@ -56,7 +56,7 @@ class PieceAssembler {
   bool first_ = true;
 };
 
-// The `post_processor` of a tokenizer.json: special tokens put around a text.
+// The `post_processor` of a tokenizer.json: adds special tokens around a text.
 struct PostProcessor {
   std::vector<int32_t> prefix, suffix;
 

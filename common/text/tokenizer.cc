@@ -14,6 +14,11 @@
 #include "common/text/unicode/utf8.h"
 
 namespace tandem {
+namespace {
+
+constexpr size_t kMaxEncodedBytes = size_t{64} << 20;  // ICU counts in 32 bits
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& model_dir) {
   TANDEM_ASSIGN_OR_RETURN(const std::string json, ReadTextFile(model_dir + "/tokenizer.json"));
@@ -117,6 +122,11 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(const std::string& text,
   if (!IsValidUtf8(text)) {
     return InvalidArgument("text of {} bytes is not valid UTF-8; convert it before tokenizing",
                            text.size());
+  }
+  if (text.size() > kMaxEncodedBytes) {
+    return InvalidArgument(
+        "a text of {} bytes is too long to be tokenized, {} are allowed: shorten it", text.size(),
+        kMaxEncodedBytes);
   }
   std::vector<int32_t> ids;
   if (add_special_tokens) ids = post_processor_.prefix;

@@ -42,21 +42,21 @@ class Tokenizer {
   absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text,
                                               bool add_special_tokens) const;
 
-  // Ids outside the vocabulary are left out. Bytes that are no UTF-8 become U+FFFD.
+  // Ids outside the vocabulary are skipped. Bytes that are not UTF-8 become U+FFFD.
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
 
-  // One above the largest id in use, added tokens included. Models may have more embedding rows.
+  // The largest id in use plus 1, added tokens included. Models may have more embedding rows.
   int64_t vocab_size() const { return static_cast<int64_t>(tokens_.size()); }
 
-  // 128-bit XXH3, as 32 hex digits, of everything that decides how text becomes ids and back; equal
-  // content gives an equal digest however the file is formatted.
+  // The 128-bit XXH3, as 32 hex digits, of everything that determines how text becomes ids and
+  // back. Equal content gives an equal digest, however the file is formatted.
   const std::string& digest() const { return digest_; }
 
   // Ids that end a response: those of generation_config.json, then the named eos_token.
   const std::vector<int32_t>& eos_token_ids() const { return eos_token_ids_; }
 
   std::optional<int32_t> TokenId(std::string_view token) const;
-  // As written in the vocabulary; nullopt for an id that is not in use.
+  // The token as written in the vocabulary; nullopt: the id is not in use.
   std::optional<std::string> TokenText(int32_t id) const;
 
   // As tokenizer_config.json names them: bos_token, eos_token, unk_token, pad_token.
@@ -66,7 +66,7 @@ class Tokenizer {
   std::optional<std::string> bos_token() const { return SpecialToken("bos_token"); }
   std::optional<std::string> eos_token() const { return SpecialToken("eos_token"); }
   const std::optional<std::string>& chat_template() const { return settings_.chat_template; }
-  // The file that holds it, for messages.
+  // The file that contains it, for messages.
   const std::string& chat_template_file() const { return settings_.chat_template_file; }
 
  private:
@@ -83,7 +83,7 @@ class Tokenizer {
   void FindEosIds();
   absl::Status EncodeText(std::string_view text, std::vector<int32_t>& out) const;
   std::optional<std::string> SpecialToken(const std::string& name) const;
-  // nullptr for ids that contribute nothing.
+  // nullptr: the id adds nothing to the text.
   const TokenPiece* PieceOf(int32_t id, bool skip_special_tokens) const;
 
   TextSettings settings_;
@@ -99,11 +99,9 @@ class Tokenizer {
   std::string digest_;
 };
 
-// Decoding of a response while it is being generated.
-
-// Returns only whole characters and never takes text back, so that stop strings can be matched as
-// tokens arrive. All returned pieces together equal Tokenizer::Decode of all ids. Not thread-safe;
-// the tokenizer must outlive it.
+// Decoding of a response while it is being generated. Returns complete characters only and never
+// takes text back, so that stop strings can be matched as tokens arrive. All returned pieces
+// together equal Tokenizer::Decode of all ids. Not thread-safe; the tokenizer must outlive it.
 class StreamDecoder {
  public:
   StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens)
@@ -111,16 +109,16 @@ class StreamDecoder {
         assembler_(tokenizer.decoder_),
         skip_special_tokens_(skip_special_tokens) {}
 
-  // The text that this token made certain, often "" in the middle of a character.
+  // The text that became final with this token, often "" in the middle of a character.
   std::string Push(int32_t id) {
     const TokenPiece* piece = tokenizer_->PieceOf(id, skip_special_tokens_);
     return piece == nullptr ? std::string() : assembler_.Push(*piece);
   }
 
-  // At the end of the response: an unfinished character becomes U+FFFD.
+  // At the end of the response: an incomplete character becomes U+FFFD.
   std::string Finish() { return assembler_.Finish(); }
 
-  // Whether bytes of an unfinished character are held back.
+  // Whether bytes of an incomplete character are held back.
   bool has_pending() const { return assembler_.has_pending(); }
 
  private:
@@ -129,7 +127,7 @@ class StreamDecoder {
   bool skip_special_tokens_;
 };
 
-// Identity of a tokenizer, so that two processes can tell that they agree on ids.
+// Identifies a tokenizer, so that two processes can check that they use the same ids.
 struct TokenizerSpec;
 
 // 32 hex digits.

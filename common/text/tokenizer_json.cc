@@ -1,7 +1,9 @@
 #include "common/text/tokenizer_json.h"
 
+#include <algorithm>
 #include <unordered_map>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -101,13 +103,17 @@ std::vector<AddedToken> ParseAddedTokens(const Json& list) {
   return tokens;
 }
 
-// Every id has one token. An upper bound keeps a corrupt id from asking for all memory.
+// Every id has one token. An upper bound limits the memory that a corrupt id can request: there is
+// a place for each id up to the largest, and published vocabularies have few holes.
 absl::Status CheckIds(const TokenizerSpec& spec) {
-  constexpr int32_t kMaxId = 1 << 24;
+  constexpr size_t kHoles = 1 << 16, kHolesPerToken = 16;
+  const size_t tokens = spec.model.vocab.size() + spec.added_tokens.size();
+  const auto max_id = static_cast<int32_t>(
+      std::min<size_t>(tokens * (kHolesPerToken + 1) + kHoles, size_t{1} << 24));
   std::unordered_map<int32_t, const std::string*> owners;
   owners.reserve(spec.model.vocab.size());
-  const auto claim = [&owners](int32_t id, const std::string& token) -> absl::Status {
-    if (id < 0 || id > kMaxId)
+  const auto claim = [&owners, max_id](int32_t id, const std::string& token) -> absl::Status {
+    if (id < 0 || id > max_id)
       return InvalidArgument("token '{}' has the impossible id {}", token, id);
     const auto [it, fresh] = owners.emplace(id, &token);
     if (!fresh && *it->second != token) {
@@ -146,6 +152,7 @@ absl::StatusOr<TokenizerSpec> ParseRoot(const Json& root) {
 }  // namespace
 
 absl::StatusOr<TokenizerSpec> ParseTokenizerJson(const std::string& text, const std::string& name) {
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(text), name));
   const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded()) {
     return InvalidArgument("{}: is no valid JSON ({} bytes); fetch the file again", name,

@@ -1,4 +1,4 @@
-// Reading of tokenizer.json.
+// Reads tokenizer.json.
 #pragma once
 
 #include <string>

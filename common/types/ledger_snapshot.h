@@ -34,7 +34,7 @@ struct LedgerSnapshot {
   // Sums over all tags. Peaks are of these sums, not sums of the tags' peaks, since the last reset.
   int64_t device_bytes = 0;
   int64_t device_peak_bytes = 0;
-  // Device and host together, which are one memory on a CPU; without files.
+  // Device and host together, without files; on a CPU they are the same memory.
   int64_t memory_bytes = 0;
   int64_t memory_peak_bytes = 0;
   // Reported by the operating system.

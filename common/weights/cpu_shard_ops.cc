@@ -15,9 +15,10 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kTaskElements = 1 << 16;
-constexpr int64_t kMergedRows = 32;  // of a task: a tile of A is packed for each
+constexpr int64_t kMergedRows = 32;  // per task: a tile of A is packed for each task
 constexpr int64_t kGradientRows = 16, kGradientColumns = 256;
-constexpr int64_t kRoundedElements = 1 << 12;  // at a time: stays in the first-level cache
+constexpr int64_t kRoundedElements =
+    1 << 12;  // at a time, so that they stay in the first-level cache
 
 void AppendRounded(const float* masters, int64_t count, DigestRun* run) {
   Bf16 rounded[kRoundedElements] = {};
@@ -69,7 +70,7 @@ class CpuShardOps final : public ShardOps {
     });
   }
 
-  // Rows of dB and columns of dA are nobody else's.
+  // No other task writes these rows of dB and columns of dA.
   void AddLoraGradients(const LoraGradientBlock& block) override {
     pool_->ParallelRows(block.rows, kGradientRows,
                         [&](int64_t first, int64_t last, int /*thread*/) {

@@ -11,8 +11,9 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kTaskBytes = 1 << 20;    // of a tensor for one thread at a time
-constexpr int64_t kPieceBytes = 32 << 10;  // re-read at a time: stays in the first-level cache
+constexpr int64_t kTaskBytes = 1 << 20;  // of a tensor for one thread at a time
+constexpr int64_t kPieceBytes =
+    32 << 10;  // re-read at a time, so that it stays in the first-level cache
 
 int64_t RowBytes(const WeightLayout& layout, const TensorPlace& place) {
   return place.cols() * static_cast<int64_t>(DTypeBytes(layout.dtype()));
@@ -23,8 +24,8 @@ void Store(const WeightLayout& layout, std::byte* storage, const DenseRows& rows
                    rows.rows, rows.from);
 }
 
-// Cuts rows into tasks that no two threads meet in: panels of packed rows that a task has whole.
-// What is left at the ends shares a panel with other rows and goes to `rest`.
+// Cuts rows into tasks that never share a panel of packed rows, so that threads do not write to one
+// panel. Rows at both ends that fill only a part of a panel go to `rest`.
 void CutAtPanels(const DenseRows& all,
                  int64_t row_bytes,
                  std::vector<DenseRows>* tasks,
@@ -46,7 +47,8 @@ void CutAtPanels(const DenseRows& all,
   }
 }
 
-// Rows [first, last) of a tensor; `first` is where a digest's piece may begin.
+// Digests rows [first, last) of a tensor; `first` must be a row at which a piece of the digest may
+// begin.
 DigestBuilder DigestRows(const WeightLayout& layout,
                          const std::byte* storage,
                          const TensorPlace& place,
@@ -112,7 +114,8 @@ std::vector<Digest> DigestStored(ThreadPool& pool,
 
 namespace {
 
-constexpr int64_t kNanBytes = 32 << 10;  // scrambled at a time: stay in the first-level cache
+constexpr int64_t kNanBytes =
+    32 << 10;  // scrambled at a time, so that it stays in the first-level cache
 
 class CpuStorageOps final : public StorageOps {
  public:
@@ -121,7 +124,7 @@ class CpuStorageOps final : public StorageOps {
 
   const WeightLayout& layout() const override { return *layout_; }
 
-  absl::Status StoreRows(const std::vector<DenseRows>& pieces) override {
+  absl::Status StoreRows(const std::vector<DenseRows>& pieces, Location /*location*/) override {
     tandem::StoreRows(*pool_, *layout_, storage_, pieces);
     return absl::OkStatus();
   }
@@ -132,7 +135,7 @@ class CpuStorageOps final : public StorageOps {
   }
 
   absl::Status Scramble(const std::vector<const TensorPlace*>& places) override {
-    // By groups: fused tensors of one group may share a panel of packed rows.
+    // One task per group, as fused tensors of a group may share a panel of packed rows.
     pool_->ParallelFor(layout_->num_layers() + 1, [&](int64_t group, int /*thread*/) {
       ScrambleGroup(static_cast<int>(group) - 1, places);
     });

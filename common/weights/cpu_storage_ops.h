@@ -1,5 +1,4 @@
-// Stores rows in a full storage in host memory and makes the digests of its contents, with all
-// threads.
+// Writes rows into a full storage in host memory and digests what it holds, with all threads.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +12,13 @@
 
 namespace tandem {
 
-// Writes rows; no row may be there twice.
+// Writes rows; a row must not occur twice.
 void StoreRows(ThreadPool& pool,
                const WeightLayout& layout,
                std::byte* storage,
                const std::vector<DenseRows>& pieces);
 
-// Of each tensor, re-read through the inverse layout.
+// Digests every tensor, re-read through the inverse layout.
 std::vector<Digest> DigestStored(ThreadPool& pool,
                                  const WeightLayout& layout,
                                  const std::byte* storage,

@@ -13,7 +13,8 @@
 namespace tandem {
 namespace {
 
-// One finalizer's round (splitmix64): the length gets a value that no sum of blocks suggests.
+// The finalizer of splitmix64: it gives the length a value that sums of blocks do not produce by
+// chance.
 uint64_t Mix(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;

@@ -22,7 +22,7 @@ struct Digest {
     return a.low == b.low && a.high == b.high;
   }
   std::string Hex() const;    // 32 digits
-  std::string Bytes() const;  // 16 bytes, little endian: what travels
+  std::string Bytes() const;  // 16 bytes, little endian, as sent to another process
   static absl::StatusOr<Digest> FromBytes(const std::string& bytes);
 };
 
@@ -36,7 +36,7 @@ class DigestBuilder {
   // of 64, and so is `bytes` unless the piece ends the tensor.
   void Add(int64_t offset, const void* data, int64_t bytes);
   void Merge(const DigestBuilder& other);
-  // What another processor has summed up of some of the tensor's blocks.
+  // Adds the sums of some of the tensor's blocks that another processor has computed.
   void Add(const BlockSums& sums) { sums_.Add(sums); }
   Digest Finish(int64_t tensor_bytes) const;
 
@@ -45,41 +45,41 @@ class DigestBuilder {
   BlockSums sums_;
 };
 
-// The same for a run of the tensor's bytes that come in order, in pieces of any size, and may begin
-// and end inside a block; runs that follow each other are joined. Not thread-safe.
+// Like DigestBuilder, for a run of the tensor's bytes that are appended in order, in pieces of any
+// size. A run may begin and end inside a block; adjacent runs can be joined. Not thread-safe.
 class DigestRun {
  public:
   explicit DigestRun(int64_t offset = 0) : begin_(offset), end_(offset) {}
   void Append(const void* data, int64_t bytes);
-  // The same of whole blocks by their sums, where the run ends at the start of a block.
+  // Appends whole blocks by their sums; the run so far must end at a block boundary.
   void AppendBlocks(const BlockSums& sums, int64_t bytes);
   // `next` begins where this run ends.
   void Join(const DigestRun& next);
-  // Of a run that begins at 0: the digest of a tensor that ends here.
+  // For a run that begins at 0: the digest of a tensor that ends here.
   Digest Finish() const;
 
   int64_t begin() const { return begin_; }
   int64_t end() const { return end_; }
-  // What travels between ranks: kWireBytes each.
+  // The form that ranks exchange, kWireBytes each.
   static constexpr size_t kWireBytes = 2 * sizeof(int64_t) + 16 + 2 * kDigestBlockBytes;
   void ToBytes(std::byte* out) const;
   static DigestRun FromBytes(const std::byte* bytes);
 
  private:
-  // Of the block that the run begins in, unless it begins with it.
+  // End of the block in which the run begins, or the run's beginning if that is a block boundary.
   int64_t head_end() const;
 
   int64_t begin_;
   int64_t end_;
   DigestBuilder builder_;                        // blocks that are wholly in the run
   unsigned char head_[kDigestBlockBytes] = {};   // bytes at their place in the first block
-  unsigned char begun_[kDigestBlockBytes] = {};  // of the block that the run ends in
+  unsigned char begun_[kDigestBlockBytes] = {};  // of the last, incomplete block
 };
 
 Digest DigestOf(const void* data, int64_t bytes);
 
-// Rows of `row_bytes` that make up a piece of about `target_bytes` which starts on a block and on a
-// panel of packed weights whatever its index: a multiple of 16 and of 64 / gcd(64, row_bytes).
+// Rows of `row_bytes` in a piece of about `target_bytes` such that every piece starts on a digest
+// block and on a panel of packed weights: a multiple of 16 and of 64 / gcd(64, row_bytes).
 int64_t DigestPieceRows(int64_t row_bytes, int64_t target_bytes);
 
 }  // namespace tandem

@@ -4,7 +4,8 @@
 
 #include "common/weights/digest_keys.h"
 
-// The undefined operands inside some of GCC 12's own intrinsics look uninitialized to it.
+// GCC 12 takes the deliberately undefined operands inside some of its own intrinsics for
+// uninitialized variables.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
@@ -14,8 +15,7 @@ namespace {
 
 constexpr int64_t kBlockBytes = 64;
 
-// What comes next is asked for early: the sums keep too few loads under way to hide the latency of
-// memory.
+// Distance of the prefetch: the sums keep too few loads in flight to hide the latency of memory.
 constexpr int64_t kPrefetchBytes = 2048;
 
 uint64_t SumBaseline(int p, const unsigned char* block, uint32_t index) {
@@ -62,7 +62,7 @@ __attribute__((target("avx512f"))) BlockSums Avx512(const unsigned char* data,
       key[p] = _mm512_add_epi32(key[p], step[p]);
     }
   }
-  // By hand: the intrinsic adds signed numbers, which may not overflow.
+  // Added by hand, as the reducing intrinsic adds signed numbers, which must not overflow.
   alignas(64) uint64_t lanes[2][8];
   BlockSums sums;
   for (int p = 0; p < 2; ++p) _mm512_store_si512(lanes[p], sum[p]);

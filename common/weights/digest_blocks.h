@@ -1,4 +1,4 @@
-// The sum that a digest is made of, over runs of whole 64-byte blocks, and its instruction sets.
+// The sums that make up a digest, over runs of whole 64-byte blocks, for several instruction sets.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct DigestKernels {
 };
 
 extern const DigestKernels kDigestAvx512, kDigestAvx2, kDigestBaseline;
-// Those that this machine can run, the fastest first; all give the same sums.
+// The kernels that this machine can run, fastest first; all give the same sums.
 const std::vector<const DigestKernels*>& RunnableDigestKernels();
 
 }  // namespace tandem

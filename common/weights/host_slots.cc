@@ -9,27 +9,72 @@
 namespace tandem {
 namespace {
 
+// Both ends compute on the host, so that memory needs no order beyond that of the RPCs.
+class HostProducer final : public ProducerSlots {
+ public:
+  explicit HostProducer(std::unique_ptr<HostSlots> memory)
+      : ProducerSlots(memory->shape()), memory_(std::move(memory)) {}
+
+  std::byte* slot(int index) const override { return memory_->slot(index); }
+  bool persistent() const override { return false; }
+  int64_t bytes() const override { return memory_->bytes(); }
+  bool must_be_closed() const override { return false; }
+  SlotHandle handle() const override { return {.fd = memory_->fd()}; }
+  absl::Status BeginFill(int /*index*/, const PeerConnection& /*connection*/) override {
+    return absl::OkStatus();
+  }
+  absl::Status Copy(std::byte* to, const void* rows, int64_t bytes) override {
+    memcpy(to, rows, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  }
+  absl::Status EndFill(int /*index*/, int64_t /*bytes*/) override { return absl::OkStatus(); }
+
+ private:
+  const std::unique_ptr<HostSlots> memory_;
+};
+
+class HostConsumer final : public ConsumerSlots {
+ public:
+  explicit HostConsumer(std::unique_ptr<HostSlots> memory)
+      : ConsumerSlots(memory->shape()), memory_(std::move(memory)) {}
+
+  std::byte* slot(int index) const override { return memory_->slot(index); }
+  bool persistent() const override { return false; }
+  Location location() const override { return Location::kDevice; }
+  absl::Status BeginRead(int /*index*/, const PeerConnection& /*connection*/) override {
+    return absl::OkStatus();
+  }
+  absl::Status EndRead(int /*index*/) override { return absl::OkStatus(); }
+
+ private:
+  const std::unique_ptr<HostSlots> memory_;
+};
+
 class HostTransportImpl final : public WeightTransport {
  public:
-  absl::StatusOr<std::unique_ptr<SlotMemory>> Create(const SlotShape& shape,
-                                                     SlotLife /*life*/,
-                                                     Ledger* ledger) override {
-    return HostSlots::Create(shape, ledger, Location::kHost);
+  absl::StatusOr<std::unique_ptr<ProducerSlots>> Create(const SlotShape& shape,
+                                                        SlotLife /*life*/,
+                                                        Ledger* ledger) override {
+    TANDEM_ASSIGN_OR_RETURN(auto memory, HostSlots::Create(shape, ledger, Location::kHost));
+    return std::make_unique<HostProducer>(std::move(memory));
   }
-  absl::StatusOr<std::unique_ptr<SlotMemory>> Over(const ShardMemory& shard, int slots) override {
-    return HostSlots::Over(shard, slots);
+  absl::StatusOr<std::unique_ptr<ProducerSlots>> Over(const ShardMemory& shard,
+                                                      int slots) override {
+    return std::make_unique<HostProducer>(HostSlots::Over(shard, slots));
   }
   bool can_share() const override { return true; }
   bool unproven() const override { return false; }
   bool FallBack(const absl::Status& /*why*/) override { return false; }
   void Proven() override {}
-  absl::StatusOr<std::unique_ptr<SlotMemory>> Open(PassedSlots passed, Ledger* ledger) override {
+  absl::StatusOr<std::unique_ptr<ConsumerSlots>> Open(PassedSlots passed, Ledger* ledger) override {
     if (passed.handle.kind != SlotHandle::Kind::kSharedMemory) {
       return InvalidArgument(
           "the trainer passed memory of a GPU, and this rollout runs on a CPU: run both on the "
           "same device");
     }
-    return HostSlots::Map(std::move(passed), ledger, SharedRegion::Access::kRead);
+    TANDEM_ASSIGN_OR_RETURN(auto memory,
+                            HostSlots::Map(std::move(passed), ledger, SharedRegion::Access::kRead));
+    return std::make_unique<HostConsumer>(std::move(memory));
   }
   void Forget() override {}
 };
@@ -70,11 +115,6 @@ absl::StatusOr<std::unique_ptr<HostSlots>> HostSlots::Map(PassedSlots passed,
       auto region,
       SharedRegion::MapForeign(std::move(passed.fd), passed.shape.bytes(), ledger, access));
   return std::unique_ptr<HostSlots>(new HostSlots(passed.shape, std::move(region)));
-}
-
-absl::Status HostSlots::Copy(std::byte* to, const void* rows, int64_t bytes) {
-  memcpy(to, rows, static_cast<size_t>(bytes));
-  return absl::OkStatus();
 }
 
 WeightTransport* HostTransport() {

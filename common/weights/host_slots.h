@@ -2,11 +2,17 @@
 // the consumer maps for one update.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <utility>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/device/ledger.h"
 #include "common/device/shared_region.h"
+#include "common/types/ledger_snapshot.h"
 #include "common/weights/weight_transport.h"
 
 namespace tandem {
@@ -14,7 +20,8 @@ namespace tandem {
 // InvalidArgument: a shape that no producer creates.
 absl::Status CheckShape(const SlotShape& shape);
 
-class HostSlots final : public SlotMemory {
+// The memory of the slots, of either end: owned, mapped, or the trainer's shard.
+class HostSlots {
  public:
   // Counted where `location` says. ResourceExhausted names the bytes and the key that lowers them.
   static absl::StatusOr<std::unique_ptr<HostSlots>> Create(const SlotShape& shape,
@@ -26,28 +33,20 @@ class HostSlots final : public SlotMemory {
                                                         Ledger* ledger,
                                                         SharedRegion::Access access);
 
-  std::byte* slot(int index) const override {
+  const SlotShape& shape() const { return shape_; }
+  std::byte* slot(int index) const {
     return data_ + (shape_.direct ? 0 : index * shape_.slot_bytes);
   }
-  int64_t bytes() const override { return own_ == nullptr ? 0 : shape_.bytes(); }
-  SlotHandle handle() const override { return {.fd = fd_}; }
-
-  absl::Status BeginFill(int /*index*/, const PeerConnection& /*connection*/) override {
-    return absl::OkStatus();
-  }
-  absl::Status Copy(std::byte* to, const void* rows, int64_t bytes) override;
-  absl::Status EndFill(int /*index*/, int64_t /*bytes*/) override { return absl::OkStatus(); }
-  absl::Status BeginRead(int /*index*/, const PeerConnection& /*connection*/) override {
-    return absl::OkStatus();
-  }
-  absl::Status EndRead(int /*index*/) override { return absl::OkStatus(); }
+  int64_t bytes() const { return own_ == nullptr ? 0 : shape_.bytes(); }
+  int fd() const { return fd_; }
 
  private:
   HostSlots(const SlotShape& shape, std::unique_ptr<SharedRegion> own)
-      : SlotMemory(shape), own_(std::move(own)), data_(own_->data()), fd_(own_->fd()) {}
+      : shape_(shape), own_(std::move(own)), data_(own_->data()), fd_(own_->fd()) {}
   HostSlots(const SlotShape& shape, const ShardMemory& shard)
-      : SlotMemory(shape), data_(shard.data), fd_(shard.fd) {}
+      : shape_(shape), data_(shard.data), fd_(shard.fd) {}
 
+  const SlotShape shape_;
   const std::unique_ptr<SharedRegion> own_;
   std::byte* const data_;
   const int fd_;

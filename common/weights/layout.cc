@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kGroupAlignment = 4096;
 
-// Hands out byte ranges of one group.
+// Allocates byte ranges of one group.
 class GroupCursor {
  public:
   GroupCursor(DType dtype, WeightFormat format) : dtype_(dtype), format_(format) {}
@@ -42,7 +42,7 @@ class GroupCursor {
   int64_t next_ = 0;
 };
 
-// Where a tensor of a layer goes, by the last part of its HF name.
+// Where a tensor of a layer is stored, by the last part of its HF name.
 struct Role {
   const char* suffix;
   const char* stored_as;
@@ -51,7 +51,7 @@ struct Role {
   int64_t fused_row;
 };
 
-// Where a matrix of an adapter goes.
+// Where a matrix of an adapter is stored.
 struct AdapterRole {
   std::string suffix;
   const char* stored_as;
@@ -174,8 +174,8 @@ TensorPlace PlaceAdapter(const TensorSpec& tensor,
   CheckFailed("adapter has a role", __FILE__, __LINE__, tensor.name);
 }
 
-// Gives every place its range of the group's dense gradients: in the order of storage offset and
-// fused row, so that q, k and v (and gate and up) lie side by side.
+// Gives every place its range of the group's dense gradients. The order is that of storage offset,
+// then fused row, so that q, k and v (and gate and up) are adjacent.
 int64_t PlaceGradients(std::vector<TensorPlace*> group) {
   std::sort(group.begin(), group.end(), [](const TensorPlace* a, const TensorPlace* b) {
     return std::pair(a->offset, a->fused_row) < std::pair(b->offset, b->fused_row);
@@ -294,7 +294,8 @@ struct Stored {
   int64_t rows = 0, cols = 0;
 };
 
-// By offset in the group; what has no bytes shares its offset with the next one.
+// Ordered by offset in the group, then by name: a tensor without bytes has the offset of the next
+// one.
 using StoredByOffset = std::map<std::pair<int64_t, std::string>, Stored>;
 
 StoredByOffset StoredTensors(const WeightLayout& layout, int layer) {
@@ -342,7 +343,7 @@ std::vector<PaddingGap> GapsOf(const WeightLayout& layout, int layer) {
   return gaps;
 }
 
-// The padding inside of a group's packed tensors.
+// Checks the padding inside a group's packed tensors.
 absl::Status CheckPanels(const WeightLayout& layout,
                          int layer,
                          const StoredByOffset& tensors,
@@ -361,7 +362,7 @@ absl::Status CheckPanels(const WeightLayout& layout,
 std::vector<PaddingGap> PaddingGaps(const WeightLayout& layout) {
   std::vector<PaddingGap> gaps;
   for (int layer = -1; layer < layout.num_layers(); ++layer) {
-    // Layers are stored alike, but for adapters that only some of them have.
+    // Layers are stored alike, except for adapters that only some layers have.
     for (PaddingGap& gap : GapsOf(layout, layer)) gaps.push_back(std::move(gap));
   }
   return gaps;

@@ -38,8 +38,8 @@ struct TensorPlace {
   int64_t cols() const { return shape.size() == 2 ? shape[1] : 1; }
 };
 
-// Of a product's adapters: A of all its parts below each other, each with `rank` rows, and B of all
-// its parts at the rows that the parts have in the product (AdaptedProduct).
+// The adapters of one product: A of all its parts is stacked, `rank` rows each, and B of each part
+// has the rows of that part in the product (AdaptedProduct).
 struct AdapterOffsets {
   int64_t a = -1, b = -1;
 };
@@ -61,8 +61,8 @@ class WeightLayout {
   static WeightLayout Build(const ModelSpec& spec,
                             DType dtype,
                             WeightFormat format = WeightFormat::kPanels);
-  // Matrices of another kind than a model's, row-major in the order given, all in the global group.
-  // Only name and shape of each are read.
+  // A layout for matrices that are not a model's, row-major, in the given order and all in the
+  // global group. Reads only their names and shapes.
   static WeightLayout OfMatrices(std::vector<TensorPlace> matrices, DType dtype);
 
   DType dtype() const { return dtype_; }
@@ -81,7 +81,7 @@ class WeightLayout {
   // Execution order: embedding, layers, final norm, head (untied only); then A and B of adapters
   // that are not merged (AdapterTensors).
   const std::vector<TensorPlace>& places() const { return places_; }
-  // The places before those of adapters.
+  // How many places precede those of adapters.
   size_t base_tensors() const { return base_tensors_; }
   // NotFound names the tensor.
   absl::StatusOr<const TensorPlace*> Find(const std::string& name) const;
@@ -122,13 +122,14 @@ struct PaddingGap {
   int64_t bytes() const { return end - begin; }
 };
 
-// Those of all groups, without empty ones; the padding inside of packed weights is not in them.
+// The gaps of all groups, without empty ones. The padding inside packed weights is not included.
 std::vector<PaddingGap> PaddingGaps(const WeightLayout& layout);
-// `held` are its bytes. DataLoss names layer, stored tensor and the first byte that is not zero.
+// `held` has the gap's bytes. DataLoss names layer, stored tensor and the first byte that is not
+// zero.
 absl::Status CheckZero(const PaddingGap& gap, const std::byte* held);
 
-// Whether all padding is zero in a full storage in host memory (layout.total_bytes()). DataLoss as
-// above. Takes about as long as reading the padding.
+// OK if all padding of a full storage in host memory (layout.total_bytes()) is zero, otherwise
+// DataLoss as above. Takes about as long as reading the padding.
 absl::Status CheckPadding(const WeightLayout& layout, const std::byte* storage);
 
 }  // namespace tandem

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kNamed = 5;  // tensors that an error names of each kind
+constexpr size_t kNamed = 5;  // tensors of each kind that an error names
 
 // "3 missing (a, b, c)"; empty if there are none.
 std::string Finding(const std::string& what, const std::vector<std::string>& names) {
@@ -107,7 +107,8 @@ absl::StatusOr<std::vector<Bucket>> PlanBuckets(const Manifest& manifest, int64_
           buckets.empty() ? slot_bytes : RoundUp(buckets.back().bytes, kEntryAlignment);
       const int64_t fit = std::max<int64_t>(0, slot_bytes - used) / row_bytes;
       const int64_t left = tensor.rows() - row;
-      // What is cut is cut between the panels of packed weights, if a slot has room for one.
+      // A tensor is cut between the panels of packed weights, if the slot has room for at least one
+      // panel.
       const bool cut = fit < left && (used > 0 || fit >= kPackedPanelRows);
       const int64_t rows = cut ? fit - fit % kPackedPanelRows : std::min(fit, left);
       if (rows == 0) {

@@ -27,14 +27,16 @@ struct ManifestTensor {
 using Manifest = std::vector<ManifestTensor>;
 
 int64_t ManifestBytes(const Manifest& manifest);
-// Names an update. Generations grow with every update of a pair, also when the trainer restarts.
+// Identifies an update. The generation grows with every update of a pair, across restarts of the
+// trainer too.
 struct UpdateId {
   int64_t version = 0;
   int64_t generation = 0;
   friend bool operator==(const UpdateId&, const UpdateId&) = default;
 };
 
-// The tensors of an update: all, or A and B of separate adapters, whose base stays as it is.
+// Which tensors an update has: all of them, or A and B of separate adapters while the base stays
+// unchanged.
 enum class UpdateScope { kWhole, kAdapters };
 
 // The part of layout.places() that an update of this scope carries.
@@ -62,8 +64,8 @@ struct Bucket {
   int64_t bytes = 0;                 // used of the slot
 };
 
-// Every row of every tensor once. InvalidArgument names a tensor one of whose rows does not fit
-// into a slot. Pure function.
+// Covers every row of every tensor once. InvalidArgument names a tensor with a row that does not
+// fit into a slot. Pure function.
 absl::StatusOr<std::vector<Bucket>> PlanBuckets(const Manifest& manifest, int64_t slot_bytes);
 
 }  // namespace tandem

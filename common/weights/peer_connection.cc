@@ -55,7 +55,7 @@ absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t generation,
     }
     SlotsMessage message;
     PassedSlots passed;
-    // A trainer sends right after connecting: no message means that it died, or is no trainer.
+    // A trainer sends right after it connects: a peer that sends nothing died or is no trainer.
     const Instant soon = std::min(deadline, RealClock().Now() + absl::Seconds(2));
     const int socket = connection->get();
     if (!ReceiveMessage(socket, &message, sizeof(message), soon, &passed.fd).ok()) continue;
@@ -79,7 +79,7 @@ absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t generation,
 
 absl::StatusOr<UniqueFd> PassSlots(const std::string& path,
                                    int64_t generation,
-                                   const SlotMemory& slots) {
+                                   const ProducerSlots& slots) {
   auto connection = ConnectLocal(path);
   if (!connection.ok()) {
     return Annotate(connection.status(),

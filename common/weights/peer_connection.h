@@ -25,7 +25,7 @@ struct PeerConnection {
 // The slots of one update as the rollout opened them.
 struct ReceivedSlots {
   PeerConnection connection;
-  std::unique_ptr<SlotMemory> slots;
+  std::unique_ptr<ConsumerSlots> slots;
 };
 
 // The rollout's end. Not thread-safe. Removes the socket file when destroyed.
@@ -54,6 +54,6 @@ class PeerListener {
 // rollout runs on another host.
 absl::StatusOr<UniqueFd> PassSlots(const std::string& path,
                                    int64_t generation,
-                                   const SlotMemory& slots);
+                                   const ProducerSlots& slots);
 
 }  // namespace tandem

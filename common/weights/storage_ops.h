@@ -17,43 +17,43 @@
 
 namespace tandem {
 
-// Dense rows [row, row + rows) of a tensor, in the layout's dtype; `from` needs no alignment beyond
-// an element's.
+// Dense rows [row, row + rows) of a tensor, in the layout's dtype; `from` needs only the alignment
+// of an element.
 struct DenseRows {
   const TensorPlace* place = nullptr;
   int64_t row = 0;
   int64_t rows = 0;
   const std::byte* from = nullptr;
-  Location location = Location::kDevice;  // of `from`; kHost only where the device is no host
 };
 
-// Of one storage (layout().total_bytes()), which must be mapped, its padding zeroed once, whenever
-// a method is called. Not thread-safe: the engine thread calls it. Errors are the device's; on a
-// CPU there are none but CheckPadding's.
+// Operations on one storage (layout().total_bytes()). It must be mapped, and its padding zeroed
+// once, before a method is called. Not thread-safe: used by the engine thread. Errors are the
+// device's; on a CPU only CheckPadding has any.
 class StorageOps {
  public:
   virtual ~StorageOps() = default;
   virtual const WeightLayout& layout() const = 0;
 
-  // Writes rows, none of them twice, in the order of the device's work. SlotMemory says when their
-  // source may change.
-  virtual absl::Status StoreRows(const std::vector<DenseRows>& pieces) = 0;
-  // Of each tensor, re-read from where it is stored.
+  // Writes rows, none of them twice, in stream order. `location` is where all of them are; to a
+  // worker on a CPU both are the same. SlotMemory says when their source may change.
+  virtual absl::Status StoreRows(const std::vector<DenseRows>& pieces, Location location) = 0;
+  // Digests each tensor, re-read from where it is stored.
   virtual absl::StatusOr<std::vector<Digest>> DigestStored(
       const std::vector<const TensorPlace*>& places) = 0;
   // Fills tensors with NaN (0xff bytes); padding stays zero.
   virtual absl::Status Scramble(const std::vector<const TensorPlace*>& places) = 0;
-  // Whether bytes that belong to no tensor are zero. DataLoss as CheckPadding of layout.h.
+  // OK if bytes that belong to no tensor are zero, otherwise DataLoss as from CheckPadding of
+  // layout.h.
   virtual absl::Status CheckPadding() = 0;
-  // Rows [row, row + rows) into the host's memory, dense.
+  // Reads rows [row, row + rows) into host memory, dense.
   virtual absl::Status ReadRows(const TensorPlace& place,
                                 int64_t row,
                                 int64_t rows,
                                 void* to_host) = 0;
 };
 
-// Makes ops for a storage in host memory, which run on all threads of `pool`. `layout` and
-// `storage` outlive them.
+// Ops for a storage in host memory. They run on all threads of `pool`. `layout` and `storage`
+// outlive them.
 std::unique_ptr<StorageOps> CreateCpuStorageOps(const WeightLayout* layout,
                                                 std::byte* storage,
                                                 std::shared_ptr<ThreadPool> pool);

@@ -38,7 +38,8 @@ struct SlotHandle {
 
 // One end's mapping of the memory through which the payload of an update crosses: slots that rows
 // are copied into, or the trainer's shard itself ("direct"), where nothing is copied. It never
-// holds control words. Unmapped when destroyed. Not thread-safe.
+// holds control words. Unmapped when destroyed. Not thread-safe. The transport that makes an end
+// chooses its implementation: host memory, a GPU's memory, or host memory between two GPU workers.
 //
 // On a GPU the calls order the device's work: rows copied before EndFill are visible to work that
 // the consumer submits after BeginRead, and rows read before EndRead have been read when the
@@ -55,29 +56,45 @@ class SlotMemory {
   const SlotShape& shape() const { return shape_; }
   int slots() const { return shape_.slots; }
   virtual std::byte* slot(int index) const = 0;
-  // Of slot(): kHost only if the device is no host (StorageOps).
-  virtual Location location() const { return Location::kDevice; }
-  // Memory held for the slots alone; 0 if they are the trainer's shard.
-  virtual int64_t bytes() const = 0;
   // The consumer keeps it open from update to update, so the producer must not free it between two
   // of them. True at both ends.
-  virtual bool persistent() const { return false; }
-  // Whether the producer may free it only after the consumer has closed it.
-  virtual bool must_be_closed() const { return false; }
-  virtual SlotHandle handle() const = 0;
-
-  // The producer's. Copy copies the trainer's rows to a place inside a slot; EndFill's `bytes` is
-  // the filled size of the slot.
-  virtual absl::Status BeginFill(int index, const PeerConnection& connection) = 0;
-  virtual absl::Status Copy(std::byte* to, const void* rows, int64_t bytes) = 0;
-  virtual absl::Status EndFill(int index, int64_t bytes) = 0;
-  // The consumer's.
-  virtual absl::Status BeginRead(int index, const PeerConnection& connection) = 0;
-  virtual absl::Status EndRead(int index) = 0;
+  virtual bool persistent() const = 0;
 
  protected:
   explicit SlotMemory(const SlotShape& shape) : shape_(shape) {}
   const SlotShape shape_;
+};
+
+// The trainer's end.
+class ProducerSlots : public SlotMemory {
+ public:
+  // Memory held for the slots alone; 0 if they are the trainer's shard.
+  virtual int64_t bytes() const = 0;
+  // Whether the memory may be freed only after the consumer has closed it.
+  virtual bool must_be_closed() const = 0;
+  virtual SlotHandle handle() const = 0;
+
+  virtual absl::Status BeginFill(int index, const PeerConnection& connection) = 0;
+  // Copies the trainer's rows to a place inside a slot.
+  virtual absl::Status Copy(std::byte* to, const void* rows, int64_t bytes) = 0;
+  // `bytes`: the filled size of the slot.
+  virtual absl::Status EndFill(int index, int64_t bytes) = 0;
+
+ protected:
+  using SlotMemory::SlotMemory;
+};
+
+// The rollout's end.
+class ConsumerSlots : public SlotMemory {
+ public:
+  // Of slot(), for StorageOps::StoreRows.
+  virtual Location location() const = 0;
+
+  virtual absl::Status BeginRead(int index, const PeerConnection& connection) = 0;
+  virtual absl::Status EndRead(int index) = 0;
+
+ protected:
+  using SlotMemory::SlotMemory;
 };
 
 // A trainer's shard that the rollout may read in place.
@@ -96,21 +113,22 @@ struct PassedSlots {
   SlotShape shape;
 };
 
-// Not thread-safe, except that of HostTransport(). Outlives the slots it makes.
+// Not thread-safe, except the one of HostTransport(). Outlives the slots that it makes.
 class WeightTransport {
  public:
   virtual ~WeightTransport() = default;
 
   // The producer's. `ledger` may be null; it counts the bytes under "bucket" once, here.
   // ResourceExhausted names the bytes and the key that lowers them.
-  virtual absl::StatusOr<std::unique_ptr<SlotMemory>> Create(const SlotShape& shape,
-                                                             SlotLife life,
-                                                             Ledger* ledger) = 0;
-  // Direct, over `shard`, which outlives it; only where can_share().
-  virtual absl::StatusOr<std::unique_ptr<SlotMemory>> Over(const ShardMemory& shard, int slots) = 0;
+  virtual absl::StatusOr<std::unique_ptr<ProducerSlots>> Create(const SlotShape& shape,
+                                                                SlotLife life,
+                                                                Ledger* ledger) = 0;
+  // Direct slots over `shard`, which outlives them; only if can_share().
+  virtual absl::StatusOr<std::unique_ptr<ProducerSlots>> Over(const ShardMemory& shard,
+                                                              int slots) = 0;
   virtual bool can_share() const = 0;
-  // Whether the rollout may turn out to be unable to open the slots: an update then tries that
-  // before it gathers any tensor.
+  // Whether the rollout may be unable to open the slots: an update then tries to open them before
+  // it gathers any tensor.
   virtual bool unproven() const = 0;
   // After an update that failed with `why` before a tensor was gathered: true if the next one will
   // use another kind of memory.
@@ -120,7 +138,8 @@ class WeightTransport {
   // The consumer's. `ledger` may be null: SharedRegion::MapForeign. InvalidArgument: not of
   // this shape, or a kind that this device does not have. Unimplemented: the system refuses to open
   // it, and another kind might work.
-  virtual absl::StatusOr<std::unique_ptr<SlotMemory>> Open(PassedSlots passed, Ledger* ledger) = 0;
+  virtual absl::StatusOr<std::unique_ptr<ConsumerSlots>> Open(PassedSlots passed,
+                                                              Ledger* ledger) = 0;
   // Closes persistent slots: the producer has died.
   virtual void Forget() = 0;
 };
@@ -137,8 +156,9 @@ struct CudaTransportChoice {
   std::string why;   // a line for the log
 };
 
-// The same for workers on a GPU. `ipc`: whether the device's memory can be handed out, or why not.
-// FailedPrecondition: ipc is asked for and refused. InvalidArgument: no such transport.
+// The same for workers on a GPU. `ipc`: OK if the device's memory can be exported, otherwise why
+// not. FailedPrecondition: ipc is requested and refused. InvalidArgument: there is no such
+// transport.
 absl::StatusOr<CudaTransportChoice> ChooseCudaTransport(const std::string& key,
                                                         const absl::Status& ipc);
 

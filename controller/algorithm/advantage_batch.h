@@ -45,7 +45,6 @@ class MaskedMoments {
 
 // The advantages of a step, with one group in memory at a time. Takes every score first; then, if
 // the estimator whitens, every group once for mean and variance; then every group for its result.
-
 // Groups may come in any order without changing a bit of the result; the rows of a group must be in
 // order of sample id. Not thread-safe.
 class AdvantageBatch {

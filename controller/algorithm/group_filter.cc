@@ -33,9 +33,8 @@ absl::Status GroupFilter::EndBatch() {
   return MakeStatus(
       absl::StatusCode::kOutOfRange,
       "{} batches of {} prompts were generated, and only {} of the {} groups that a step needs "
-      "have "
-      "samples that differ in \"{}\"; {} groups were dropped as all their samples are equal: {}. "
-      "{}, choose prompts that the model solves now and then, raise rollout.n or "
+      "have samples that differ in \"{}\"; {} groups were dropped as all their samples are equal: "
+      "{}. {}, choose prompts that the model solves now and then, raise rollout.n or "
       "rollout.temperature, lower data.train_batch_size, or set "
       "algorithm.filter_groups.enable=false",
       batches(), wanted_, kept_, wanted_, options_.metric, all_equal(), AllEqualText(),

@@ -1,4 +1,4 @@
-// The coefficient of the KL penalty in the reward, fixed or steered (verl core_algos
+// The KL penalty in the reward, and its coefficient, which is fixed or adaptive (verl core_algos
 // FixedKLController and AdaptiveKLController; Ziegler et al. 2019, "Fine-Tuning Language Models
 // from Human Preferences", section 2.2).
 #pragma once
@@ -24,11 +24,9 @@ struct KlControl {
 double NextKlCoef(const KlControl& control, double coef, double kl, int64_t samples);
 
 // Estimators of KL(policy || reference) per token (verl core_algos kl_penalty; Schulman,
-// "Approximating KL divergence").
-
-// `name`: kl, k1: log p - log q; abs: its absolute value; mse, k2: half its square; low_var_kl, k3:
-// q/p - log(q/p) - 1, the exponent clamped to [-20, 20] and the result to [-10, 10].
-// A + at the end, which gives a loss the gradient of k2, changes no value.
+// "Approximating KL divergence"). `name`: kl, k1: log p - log q; abs: its absolute value; mse, k2:
+// half its square; low_var_kl, k3: q/p - log(q/p) - 1, the exponent clamped to [-20, 20] and the
+// result to [-10, 10]. A + at the end, which gives a loss the gradient of k2, changes no value.
 // InvalidArgument: unknown name or arrays of different length.
 absl::StatusOr<std::vector<float>> KlPenalty(const std::vector<float>& log_probs,
                                              const std::vector<float>& ref_log_probs,

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/net/grpc_status.h"
 #include "common/net/worker_codec.h"
+#include "controller/run/evaluation.h"
 
 namespace tandem {
 namespace {
@@ -286,7 +287,7 @@ grpc::Status TandemService::Generate(grpc::ServerContext* context,
   std::map<uint64_t, Sample> samples;
   const auto abandoned = [context] { return context->IsCancelled(); };
   const auto generate = [&]() -> absl::Status {
-    const int64_t version = parts_.loop.position().version;
+    const int64_t version = parts_.position.version;
     response->set_version(version);
     group->version = version;
     return parts_.run.fleet.Generate(
@@ -334,7 +335,10 @@ grpc::Status TandemService::Evaluate(grpc::ServerContext* context,
                         request->temperature()));
   }
   const auto evaluate = [&]() -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const EvaluationRecord record, parts_.loop.EvaluateNow(evaluation));
+    evaluation.step = parts_.position.finished_steps;
+    evaluation.version = parts_.position.version;
+    TANDEM_ASSIGN_OR_RETURN(const EvaluationRecord record,
+                            tandem::Evaluate(parts_.run, evaluation));
     for (const auto& [name, value] : record.metrics) (*response->mutable_metrics())[name] = value;
     response->set_prompts(record.prompts);
     response->set_version(record.version);
@@ -348,7 +352,8 @@ grpc::Status TandemService::CheckWeights(grpc::ServerContext*,
                                          v1::CheckResponse* response) {
   const absl::Status status = parts_.control.BetweenSteps([&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const auto results, parts_.run.weights.Check(request->hf_checkpoint()));
-    const std::string reference = parts_.run.weights.reference().Describe(request->hf_checkpoint());
+    const std::string reference =
+        parts_.run.weights.check_files().Describe(request->hf_checkpoint());
     LogInfo("the weights of {} rollouts were compared with {}", results.size(), reference);
     const absl::Status verdict = Verdict(results, reference);
     // Other weights than a checkpoint that the user names say nothing against the run.

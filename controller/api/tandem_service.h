@@ -9,8 +9,8 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "controller/run/run_control.h"
-#include "controller/run/train_loop.h"
 #include "controller/step/step_context.h"
+#include "controller/step/train_options.h"
 #include "controller/store/progress.h"
 #include "controller/workers/worker_registry.h"
 #include "tandem/v1/controller.grpc.pb.h"
@@ -20,7 +20,7 @@ namespace tandem {
 // All references must outlive the service.
 struct TandemServiceParts {
   RunControl& control;
-  TrainLoop& loop;
+  const RunPosition& position;  // read between two steps only
   const StepContext& run;
   const TrainOptions& options;
   const WorkerRegistry& registry;

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -17,7 +18,7 @@
 #include "common/base/status.h"
 #include "common/device/device_memory.h"
 #include "common/process/cores.h"
-#include "controller/assembly/run_assembly.h"
+#include "controller/assembly/carried_groups.h"
 #include "controller/assembly/run_inputs.h"
 #include "controller/assembly/run_options.h"
 #include "controller/assembly/run_plan.h"
@@ -65,14 +66,12 @@ void TellDevices(const v1::Config& config, ProgressSink& progress) {
                                  ComputeThreads(config)));
 }
 
-absl::Status InspectRunDir(const v1::Config& config) {
-  const std::string& run_dir = config.cluster().run_dir();
-  TANDEM_RETURN_IF_ERROR(Annotate(CheckWritable(run_dir), "cluster.run_dir"));
-  if (!config.weight_sync().check_only()) {
-    TANDEM_RETURN_IF_ERROR(
-        Annotate(CheckWritable(config.trainer().default_local_dir()), "trainer.default_local_dir"));
-  }
-  return CheckNobodyThere(run_dir);
+absl::Status CheckRunDir(const v1::Config& config) {
+  return Annotate(CheckWritable(config.cluster().run_dir()), "cluster.run_dir");
+}
+
+absl::Status CheckCheckpointDir(const v1::Config& config) {
+  return Annotate(CheckWritable(config.trainer().default_local_dir()), "trainer.default_local_dir");
 }
 
 // The last line of a dry run. nullopt: no plan was made.
@@ -83,14 +82,16 @@ std::string MemoryVerdict(const std::optional<MemoryPlan>& plan) {
   return "dry run: the plan does not fit; config, model, data and run directory " + nothing;
 }
 
-}  // namespace
+// The inputs as a run loads them, and what was planned for them.
+struct CheckedInputs {
+  RunInputs inputs;
+  TrainOptions train;
+  std::optional<MemoryPlan> plan;  // nullopt: for GPUs
+};
 
-absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress) {
-  TANDEM_RETURN_IF_ERROR(InspectRunDir(config));
-  TANDEM_ASSIGN_OR_RETURN(const RunInputs inputs, LoadRunInputs(config));
-  const TrainOptions train =
-      MakeTrainOptions(config, inputs.tokenizer->eos_token_ids(), inputs.prompts->size());
-  TANDEM_RETURN_IF_ERROR(CheckEpochs(config, train.total_steps, inputs.prompts->size()));
+absl::StatusOr<CheckedInputs> CheckInputsAndPlan(const v1::Config& config, ProgressSink& progress) {
+  TANDEM_ASSIGN_OR_RETURN(RunInputs inputs, LoadRunInputs(config));
+  TANDEM_ASSIGN_OR_RETURN(TrainOptions train, CheckedTrainOptions(config, inputs));
   progress.OnMessage(fmt::format(
       "{} prompts to train on, {} to validate with; {} steps of {} prompts x {} samples",
       inputs.prompts->size(), inputs.validation.size(), train.total_steps, train.train_batch_size,
@@ -105,8 +106,14 @@ absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress) {
                                           ExistingPart(config.cluster().run_dir()), progress));
   }
   TellDevices(config, progress);
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> start,
-                          ForeseeStart(config, ResumeOptionsOf(config, train, inputs)));
+  return CheckedInputs{std::move(inputs), std::move(train), std::move(plan)};
+}
+
+// The end of a dry run: where a start would begin, what remains unknown, and whether the plan fits.
+bool TellVerdict(const v1::Config& config,
+                 const std::vector<std::string>& start,
+                 const std::optional<MemoryPlan>& plan,
+                 ProgressSink& progress) {
   for (const std::string& line : start) progress.OnMessage(line);
   progress.OnMessage(fmt::format(
       "not looked at: the values of the weights; whether cluster.listen is free; run.db; "
@@ -114,6 +121,32 @@ absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress) {
       config.reward().function() == "remote" ? "the reward service and its keys; " : ""));
   progress.OnMessage(MemoryVerdict(plan));
   return !plan || plan->fits();
+}
+
+absl::StatusOr<bool> DryRunOfTraining(const v1::Config& config, ProgressSink& progress) {
+  TANDEM_RETURN_IF_ERROR(CheckRunDir(config));
+  TANDEM_RETURN_IF_ERROR(CheckCheckpointDir(config));
+  TANDEM_RETURN_IF_ERROR(CheckNobodyThere(config.cluster().run_dir()));
+  TANDEM_ASSIGN_OR_RETURN(const CheckedInputs checked, CheckInputsAndPlan(config, progress));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<std::string> start,
+      ForeseeStart(config, MakeResumeOptions(config, checked.train, checked.inputs)));
+  return TellVerdict(config, start, checked.plan, progress);
+}
+
+absl::StatusOr<bool> DryRunOfCheck(const v1::Config& config, ProgressSink& progress) {
+  TANDEM_RETURN_IF_ERROR(CheckRunDir(config));
+  TANDEM_RETURN_IF_ERROR(CheckNobodyThere(config.cluster().run_dir()));
+  TANDEM_ASSIGN_OR_RETURN(const CheckedInputs checked, CheckInputsAndPlan(config, progress));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> start, ForeseeCheck(config));
+  return TellVerdict(config, start, checked.plan, progress);
+}
+
+}  // namespace
+
+absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress) {
+  return config.weight_sync().check_only() ? DryRunOfCheck(config, progress)
+                                           : DryRunOfTraining(config, progress);
 }
 
 namespace {
@@ -150,6 +183,17 @@ bool IsLocked(const std::string& path) {
   return locked;
 }
 
+std::vector<std::string> StartLines(const ResumePoint& point, const CheckpointIndex& checkpoints) {
+  std::vector<std::string> lines;
+  if (!point.note.empty()) {
+    lines.push_back("a start now: " + point.note);
+  } else if (point.checkpoint.empty()) {
+    lines.push_back("a start now: from the model; no checkpoint is in " + checkpoints.dir());
+  }
+  for (const std::string& warning : point.warnings) lines.push_back("warning: " + warning);
+  return lines;
+}
+
 }  // namespace
 
 absl::Status CheckWritable(const std::string& folder) {
@@ -176,18 +220,15 @@ absl::Status CheckNobodyThere(const std::string& run_dir) {
 absl::StatusOr<std::vector<std::string>> ForeseeStart(const v1::Config& config,
                                                       const ResumeOptions& options) {
   CheckpointIndex checkpoints = CheckpointIndex::OpenReadOnly(config.trainer().default_local_dir());
-  TANDEM_ASSIGN_OR_RETURN(const ResumePoint point,
-                          config.weight_sync().check_only()
-                              ? PeekResumePoint(config, checkpoints)
-                              : ChooseResumePoint(config, options, checkpoints));
-  std::vector<std::string> lines;
-  if (!point.note.empty()) {
-    lines.push_back("a start now: " + point.note);
-  } else if (point.checkpoint.empty()) {
-    lines.push_back("a start now: from the model; no checkpoint is in " + checkpoints.dir());
-  }
-  for (const std::string& warning : point.warnings) lines.push_back("warning: " + warning);
-  return lines;
+  TANDEM_ASSIGN_OR_RETURN(const ResumePoint point, ChooseResumePoint(config, options, checkpoints));
+  return StartLines(point, checkpoints);
+}
+
+absl::StatusOr<std::vector<std::string>> ForeseeCheck(const v1::Config& config) {
+  const CheckpointIndex checkpoints =
+      CheckpointIndex::OpenReadOnly(config.trainer().default_local_dir());
+  TANDEM_ASSIGN_OR_RETURN(const ResumePoint point, PeekResumePoint(config, checkpoints));
+  return StartLines(point, checkpoints);
 }
 
 }  // namespace tandem

@@ -14,11 +14,13 @@
 
 namespace tandem {
 
-// Checks run directory and checkpoints; loads model config, tokenizer, data and reward; plans the
-// memory; compares pairs with cores or GPUs. Reports to `progress` what a run would do and what was
-// not checked. Does not lock the run directory, leaves no files and starts nothing. Returns false
-// if the memory plan does not fit; a plan for GPUs is not made here and counts as fitting. Errors
-// as CheckWritable, CheckNobodyThere, LoadRunInputs, PlanRun and ForeseeStart.
+// As a start does, for training or for a weight check (weight_sync.check_only): checks run
+// directory and checkpoints; loads model config, tokenizer, data and reward; plans the memory;
+// compares pairs with cores or GPUs. Reports to `progress` what a run would do and what was not
+// checked. Does not lock the run directory, leaves no files and starts nothing. Returns false if
+// the memory plan does not fit; a plan for GPUs is not made here and counts as fitting. Errors as
+// CheckWritable, CheckNobodyThere, LoadRunInputs, CheckedTrainOptions, PlanRun, and ForeseeStart or
+// ForeseeCheck.
 absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress);
 
 // Checks of a run directory that leave it unchanged.
@@ -31,9 +33,11 @@ absl::Status CheckWritable(const std::string& folder);
 // without them is free.
 absl::Status CheckNobodyThere(const std::string& run_dir);
 
-// Lines for the user about the checkpoints: where a run with these options would begin, and the
-// warnings that it would give. Nothing is moved. Errors as ChooseResumePoint.
+// Lines for the user about the checkpoints: where a run with these options would begin to train,
+// and the warnings that it would give. Nothing is moved. Errors as ChooseResumePoint.
 absl::StatusOr<std::vector<std::string>> ForeseeStart(const v1::Config& config,
                                                       const ResumeOptions& options);
+// The same about which weights a check would look at. Errors as PeekResumePoint.
+absl::StatusOr<std::vector<std::string>> ForeseeCheck(const v1::Config& config);
 
 }  // namespace tandem

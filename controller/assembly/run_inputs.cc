@@ -53,7 +53,7 @@ absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
   TANDEM_RETURN_IF_ERROR(CheckLoraInputs(config, inputs.spec));
   if (const std::string warning = LoraWarning(config); !warning.empty()) LogWarn("{}", warning);
   TANDEM_RETURN_IF_ERROR(CheckVocabulary(model, inputs.spec, inputs.tokenizer->vocab_size()));
-  TANDEM_ASSIGN_OR_RETURN(inputs.reward, MakeReward(config.reward(), SecurityOf(config)));
+  TANDEM_ASSIGN_OR_RETURN(inputs.reward, MakeReward(config.reward(), MakeRpcSecurity(config)));
   ChatCodecOptions codec{.template_kwargs = config.data().apply_chat_template_kwargs(),
                          .add_default_system_prompt = config.data().add_default_system_prompt(),
                          .now = RealClock().WallNow()};

@@ -35,7 +35,7 @@ SamplingParams ValidationSampling(const v1::Config& config, const std::vector<in
 }
 
 // With partial rollout, predicted savings are not reported: its rounds show the real ones.
-TailOptions TailOptionsOf(const v1::Config& config) {
+TailOptions MakeTailOptions(const v1::Config& config) {
   const v1::Partial& partial = config.rollout().partial();
   TailOptions options{.slots = config.rollout().max_num_seqs() * config.cluster().rollouts(),
                       .max_versions = partial.max_versions()};
@@ -55,6 +55,14 @@ int64_t TotalSteps(const v1::Config& config, int64_t train_rows) {
 }
 
 }  // namespace
+
+absl::StatusOr<TrainOptions> CheckedTrainOptions(const v1::Config& config,
+                                                 const RunInputs& inputs) {
+  TrainOptions train =
+      MakeTrainOptions(config, inputs.tokenizer->eos_token_ids(), inputs.prompts->size());
+  TANDEM_RETURN_IF_ERROR(CheckEpochs(config, train.total_steps, inputs.prompts->size()));
+  return train;
+}
 
 TrainOptions MakeTrainOptions(const v1::Config& config,
                               const std::vector<int32_t>& eos_ids,
@@ -81,7 +89,7 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.max_prompt_tokens = config.data().max_prompt_length();
   options.max_model_len = config.rollout().max_model_len();
   options.partial = MakePartialOptions(config);
-  options.tail = TailOptionsOf(config);
+  options.tail = MakeTailOptions(config);
   options.probe = config.weight_sync().probe();
   options.validation_samples = config.rollout().val_kwargs().n();
   options.validation_sampling = ValidationSampling(config, eos_ids);
@@ -132,7 +140,7 @@ v1::Config ConfigForWorkers(v1::Config config, const TrainOptions& options) {
   return config;
 }
 
-RpcSecurity SecurityOf(const v1::Config& config) {
+RpcSecurity MakeRpcSecurity(const v1::Config& config) {
   const v1::Tls& tls = config.cluster().tls();
   return {.cert = tls.cert(), .key = tls.key(), .ca = tls.ca()};
 }
@@ -145,8 +153,8 @@ absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t 
   if (epochs <= kMost) return absl::OkStatus();
   return InvalidArgument(
       "{} steps of {} prompts pass {} times over the {} training prompts, and sample ids "
-      "distinguish "
-      "at most {} passes: give more data, or make trainer.total_training_steps at most {}",
+      "distinguish at most {} passes: give more data, or make trainer.total_training_steps at most "
+      "{}",
       total_steps, config.data().train_batch_size(), epochs, train_rows, kMost,
       kMost * steps_per_epoch);
 }
@@ -170,7 +178,7 @@ ParityProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limi
           .max_tokens = ProbeTokens(config)};
 }
 
-SleepMode SleepModeOf(const MemoryPlan& plan) {
+SleepMode ChooseSleepMode(const MemoryPlan& plan) {
   if (plan.sleep_level == 0) return SleepMode::kDrainOnly;
   return plan.sleep_level == 2 ? SleepMode::kLevel2 : SleepMode::kLevel1;
 }
@@ -179,7 +187,7 @@ CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync) {
   using When = CheckPolicy::When;
   constexpr std::string_view kEvery = "every ";
   const std::string_view text = sync.check();
-  if (text == "off" || sync.check_only()) return {.when = When::kOff};
+  if (text == "off") return {.when = When::kOff};
   if (text == "always") return {.when = When::kAlways};
   if (!text.starts_with(kEvery)) return {.when = When::kFirst};
   CheckPolicy policy{.when = When::kEvery};
@@ -188,13 +196,13 @@ CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync) {
   return policy;
 }
 
-std::unique_ptr<WeightReference> MakeWeightReference(const v1::Config& config) {
+std::unique_ptr<WeightCheckFiles> MakeWeightCheckFiles(const v1::Config& config) {
   const v1::Model& model = config.model();
-  WeightReferenceOptions options{.model_dir = model.path(),
-                                 .exact_export = model.compute_dtype() != "float32"};
-  if (model.lora().rank() == 0) return MakeFullWeightReference(std::move(options));
-  return MakeAdapterWeightReference(std::move(options), model.lora().merge(),
-                                    model.lora().adapter_path());
+  CheckFilesOptions options{.model_dir = model.path(),
+                            .exact_export = model.compute_dtype() != "float32"};
+  if (model.lora().rank() == 0) return MakeFullCheckFiles(std::move(options));
+  return MakeAdapterCheckFiles(std::move(options), model.lora().merge(),
+                               model.lora().adapter_path());
 }
 
 ScrambleMode MakeScrambleMode(const v1::WeightSync& sync) {

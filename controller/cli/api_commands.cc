@@ -209,7 +209,7 @@ absl::Status ApiCommands::Memory(const MemoryOptions& options) {
     return MakeStatus(absl::StatusCode::kNotFound, "step {} is not finished; the newest is {}",
                       options.step, status.step());
   }
-  return PrintMemory(MemoryOf(status, steps), options, *out_);
+  return PrintMemory(MakeStepMemory(status, steps), options, *out_);
 }
 
 absl::Status ApiCommands::Run(int64_t steps, bool wait) {

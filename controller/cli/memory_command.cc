@@ -31,12 +31,12 @@ namespace tandem {
 namespace {
 
 // A plan without phases if the text is not a plan, because an older build wrote the run.
-MemoryPlan PlanOf(const std::string& json) {
+MemoryPlan PlanFromJson(const std::string& json) {
   auto plan = MemoryPlanFromJson(json);
   return plan.ok() ? *std::move(plan) : MemoryPlan{};
 }
 
-PhaseTime PhaseOf(const v1::PhaseTime& proto) {
+PhaseTime PhaseFromProto(const v1::PhaseTime& proto) {
   PhaseTime phase{proto.phase(), proto.seconds(), proto.peak_bytes(), {}};
   for (const v1::WorkerMemory& worker : proto.workers()) {
     phase.workers.push_back(
@@ -66,14 +66,14 @@ std::string ToJson(const StepMemory& memory) {
 
 }  // namespace
 
-StepMemory MemoryOf(const v1::GetStatusResponse& status, const v1::ListStepsResponse& steps) {
-  StepMemory memory{.plan = PlanOf(status.memory_plan())};
+StepMemory MakeStepMemory(const v1::GetStatusResponse& status, const v1::ListStepsResponse& steps) {
+  StepMemory memory{.plan = PlanFromJson(status.memory_plan())};
   if (steps.steps_size() > 0) {
     const v1::StepRecord& step = steps.steps(steps.steps_size() - 1);
     memory.step = step.step();
     memory.state = fmt::format("{}, step {}", status.run_id(), step.step());
     memory.note = NoteOnStep(memory.step);
-    for (const v1::PhaseTime& phase : step.phases()) memory.phases.push_back(PhaseOf(phase));
+    for (const v1::PhaseTime& phase : step.phases()) memory.phases.push_back(PhaseFromProto(phase));
     return memory;
   }
   memory.state = fmt::format("{}, no step is finished: now", status.run_id());
@@ -104,7 +104,7 @@ absl::StatusOr<StepMemory> MemoryOfRun(const std::string& run_dir, int64_t step)
   }
   return StepMemory{.step = steps.back().step,
                     .state = fmt::format("{}, step {}", info.run_id, steps.back().step),
-                    .plan = PlanOf(info.memory_plan),
+                    .plan = PlanFromJson(info.memory_plan),
                     .phases = steps.back().phases,
                     .note = NoteOnStep(steps.back().step)};
 }

@@ -35,7 +35,7 @@ std::string Metric(const v1::StepRecord& step, const char* name) {
   return found == step.metrics().end() ? "-" : fmt::format("{:.4g}", found->second);
 }
 
-std::vector<StepRecord> RecordsOf(const v1::ListStepsResponse& steps) {
+std::vector<StepRecord> StepRecordsFromProto(const v1::ListStepsResponse& steps) {
   std::vector<StepRecord> records;
   for (const v1::StepRecord& step : steps.steps()) {
     records.push_back(
@@ -105,7 +105,7 @@ std::string PauseText(const v1::GetStatusResponse& status) {
   if (status.state() == "finished" || status.state() == "failed") {
     return fmt::format("nothing to pause: the run has {}; {}\n", status.state(), done);
   }
-  if (status.state() != "paused" && !status.phase().empty()) {
+  if (!status.phase().empty()) {
     return fmt::format("pausing when the step in progress (phase {}) has ended; {}\n",
                        status.phase(), done);
   }
@@ -137,7 +137,7 @@ std::string StatusTable(const v1::GetStatusResponse& status) {
 }
 
 std::string NewestStepText(const v1::ListStepsResponse& steps) {
-  const std::vector<StepRecord> records = RecordsOf(steps);
+  const std::vector<StepRecord> records = StepRecordsFromProto(steps);
   const std::string partial = records.empty() ? "" : PartialStepText(records.back());
   if (partial.empty()) return "";
   return fmt::format("partial rollout in step {}: {}\n", records.back().step, partial);
@@ -160,7 +160,7 @@ std::string StepsTable(const v1::ListStepsResponse& steps) {
         fmt::format("step {}: weights were sent again to {:.0f} rollout(s) that had lost them\n",
                     step.step(), found->second);
   }
-  const std::vector<StepRecord> records = RecordsOf(steps);
+  const std::vector<StepRecord> records = StepRecordsFromProto(steps);
   std::string text = FormatTable(rows) + resent;
   const auto partial = PartialRows(records);
   if (!partial.empty()) {

@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "controller/data/jsonl_rows.h"
@@ -28,6 +29,7 @@ class ConvertedRows {
   explicit ConvertedRows(const RowConverter& convert) : convert_(convert) {}
 
   absl::Status Add(const std::string& object, const std::string& place) {
+    TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(object), place));
     const Json row = Json::parse(object, nullptr, /*allow_exceptions=*/false);
     if (!row.is_object()) return InvalidArgument("{}: this is no JSON object", place);
     const absl::StatusOr<Json> converted = convert_(row, count_);

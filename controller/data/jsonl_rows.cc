@@ -8,6 +8,7 @@
 
 #include <fmt/ranges.h>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -105,6 +106,7 @@ std::string Printable(const std::string& line) {
 }
 
 absl::StatusOr<DataRow> ParseRow(const std::string& line, const ColumnNames& columns) {
+  TANDEM_RETURN_IF_ERROR(CheckJsonNesting(line));
   const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (row.is_discarded()) return InvalidArgument("the line is no JSON: {}", Printable(line));
   if (!row.is_object())

@@ -1,5 +1,4 @@
-// A seeded permutation of 0..n-1 that needs no table: any element is computed on its own, so that a
-// run can resume in the middle of an epoch without replaying it.
+// The training prompts of a run in a seeded, resumable order.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,10 @@
 
 namespace tandem {
 
-// Four-round Feistel network on Philox words over the next even power of two, with cycle walking
-// (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
+// A seeded permutation of 0..n-1 that needs no table: any element is computed on its own, so that a
+// run can resume in the middle of an epoch without replaying it. Four-round Feistel network on
+// Philox words over the next even power of two, with cycle walking (Black and Rogaway, "Ciphers
+// with arbitrary finite domains", CT-RSA 2002).
 class Permutation {
  public:
   // `size` > 0. Distinct (seed, epoch) give unrelated orders.

@@ -43,7 +43,9 @@ absl::Status BackgroundGeneration::Run() {
 
 absl::StatusOr<bool> BackgroundGeneration::RunRound() {
   RoundRunner& runner = parts_.runner;
-  TANDEM_RETURN_IF_ERROR(runner.TopUpPrompts(runner.options().train_batch_size, parts_.draw));
+  const int64_t admitted =
+      parts_.limit.MayAdmit(runner.buffer().Counts().groups, runner.options().train_batch_size);
+  TANDEM_RETURN_IF_ERROR(runner.TopUpPrompts(admitted, parts_.draw));
   TANDEM_ASSIGN_OR_RETURN(std::vector<GroupRequest> groups,
                           runner.BeginRound(step_, next_round(), version_));
   if (groups.empty()) return false;

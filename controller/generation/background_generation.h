@@ -11,7 +11,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/process/threads.h"
-#include "controller/data/prompt.h"
+#include "controller/partial_rollout/buffer/round_spec.h"
 #include "controller/partial_rollout/round_runner.h"
 #include "controller/rollouts/rollout_dispatcher.h"
 
@@ -19,6 +19,7 @@ namespace tandem {
 
 struct BackgroundGenerationParts {
   RoundRunner& runner;
+  StalenessLimit limit;
   RoundRunner::Draw draw;
   // Replicas that serve the weight version. A replica that is lost stays away until the next weight
   // sync brings it back; its samples keep the tokens they had before the round.

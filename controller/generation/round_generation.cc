@@ -7,47 +7,10 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/types/response_tokens.h"
-#include "controller/partial_rollout/buffer/round_spec.h"
+#include "controller/generation/round_facts.h"
 #include "controller/workers/rollout_calls.h"
 
 namespace tandem {
-namespace {
-
-constexpr char kPartialPrefix[] = "partial/";
-
-// Adds the counts of a round to its step's; `rounds` is 1 where the round counts as one of the
-// step's own, else 0.
-void CountRound(int64_t rounds, const RoundCounts& round, StepFacts& facts) {
-  facts.generated_tokens += round.generated_tokens;
-  const auto add = [&facts](const char* name, int64_t value) {
-    facts.trainer[std::string(kPartialPrefix) + name] += static_cast<double>(value);
-  };
-  add("rounds", rounds);
-  add("issued_samples", round.samples);
-  add("final_samples", round.final_samples);
-  add("cut_samples", round.cut_samples);
-  add("prefilled_again_tokens", round.prefilled_again_tokens);
-}
-
-// Records what was generated while the trainers trained.
-void CountBackground(int64_t rounds, int64_t tokens, StepFacts& facts) {
-  facts.trainer[std::string(kPartialPrefix) + "overlap_rounds"] = static_cast<double>(rounds);
-  facts.trainer[std::string(kPartialPrefix) + "overlap_tokens"] = static_cast<double>(tokens);
-}
-
-// Adds the prefilled tokens of one call to Generate; dynamic sampling may make several calls in a
-// step. If one of them is unknown, the step has no sum.
-void CountPrefilled(const std::optional<int64_t>& tokens, bool* known, StepFacts& facts) {
-  *known = *known && tokens.has_value();
-  const std::string name = std::string(kPartialPrefix) + "prefilled_tokens";
-  if (*known) {
-    facts.trainer[name] += static_cast<double>(*tokens);
-  } else {
-    facts.trainer.erase(name);
-  }
-}
-
-}  // namespace
 
 absl::Status RoundGeneration::Prepare(StepBatch& /*batch*/) {
   rounds_ = 0;
@@ -63,7 +26,6 @@ absl::Status RoundGeneration::Generate(StepBatch& batch, int64_t missing) {
   // give the same result.
   const int64_t wanted = runner.options().cuts_nothing() ? options_.train_batch_size : missing;
   CountRound(0, {}, batch.facts);
-  if (runner.options().overlap) CountBackground(0, 0, batch.facts);
   const PrefillTokenCounter prefill(context_.pool);
   std::vector<GroupRequest> probe;
   if (options_.probe && batch.prompts.empty()) {
@@ -87,8 +49,7 @@ absl::Status RoundGeneration::Generate(StepBatch& batch, int64_t missing) {
 
 absl::Status RoundGeneration::RunRound(StepBatch& batch, std::vector<GroupRequest> others) {
   RoundRunner& runner = *runner_;
-  TANDEM_RETURN_IF_ERROR(runner.TopUpPrompts(
-      0, [this](int64_t count) { return DrawPrompts(context_.prompts, count); }));
+  TANDEM_RETURN_IF_ERROR(runner.TopUpPrompts(MayAdmit(), draw()));
   TANDEM_ASSIGN_OR_RETURN(
       std::vector<GroupRequest> requests,
       runner.BeginRound(batch.step, rounds_++, batch.version, DueVersion(batch)));
@@ -106,11 +67,8 @@ void RoundGeneration::ReportNotices() {
   for (const std::string& notice : runner_->TakeNotices()) context_.progress.OnMessage(notice);
 }
 
-int64_t RoundGeneration::DueVersion(const StepBatch& batch) const {
-  const PartialOptions& options = runner_->options();
-  if (!options.overlap) return -1;
-  return StalenessLimit(options.train_batch_size, options.max_staleness)
-      .DueVersion(batch.version, options.updates_per_step);
+RoundRunner::Draw RoundGeneration::draw() const {
+  return [this](int64_t count) { return DrawPrompts(context_.prompts, count); };
 }
 
 absl::Status RoundGeneration::Dispatch(StepBatch& batch, std::vector<GroupRequest> groups) {
@@ -131,41 +89,6 @@ absl::Status RoundGeneration::Dispatch(StepBatch& batch, std::vector<GroupReques
        .end_round = [&runner] { return runner.RoundIsOver(); }}));
   batch.tail.End();
   return absl::OkStatus();
-}
-
-void RoundGeneration::StartBackground(const StepBatch& batch) {
-  if (!runner_->options().overlap || batch.is_last) return;
-  background_ = std::make_unique<BackgroundGeneration>(
-      BackgroundGenerationParts{
-          .runner = *runner_,
-          .draw = [this](int64_t count) { return DrawPrompts(context_.prompts, count); },
-          .replicas = context_.fleet.Present(batch.version),
-          .max_in_flight_samples = context_.fleet.max_in_flight_samples(),
-          .vocab_limit = context_.fleet.vocab_limit(),
-          .interrupted = context_.interrupted},
-      batch.step, rounds_, batch.version);
-}
-
-absl::Status RoundGeneration::StopBackground(StepBatch& batch) {
-  if (background_ == nullptr) return absl::OkStatus();
-  // Waiting for samples that may not be interrupted counts as generation time.
-  batch.phases.Begin("generate");
-  const absl::Status status = background_->End();
-  int64_t tokens = 0;
-  for (RoundCounts round : background_->rounds()) {
-    // Kept out of the step's generated tokens, whose rate is per second of the generation phase.
-    tokens += std::exchange(round.generated_tokens, 0);
-    CountRound(0, round, batch.facts);
-  }
-  CountBackground(std::ssize(background_->rounds()), tokens, batch.facts);
-  background_.reset();
-  ReportNotices();
-  return status;
-}
-
-void RoundGeneration::RollBackStep() {
-  background_.reset();
-  runner_->buffer().Rollback();
 }
 
 absl::Status RoundGeneration::TakeBatch(StepBatch& batch, int64_t wanted) {

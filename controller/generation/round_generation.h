@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "controller/generation/background_generation.h"
 #include "controller/generation/generation_mode.h"
 #include "controller/partial_rollout/round_runner.h"
 #include "controller/step/step_context.h"
@@ -15,7 +16,8 @@
 
 namespace tandem {
 
-class RoundGeneration final : public GenerationMode {
+// Nothing is generated while the trainers train; OverlappedRounds does that.
+class RoundGeneration : public GenerationMode {
  public:
   // `context` and `options` must outlive it.
   RoundGeneration(const StepContext& context,
@@ -27,12 +29,12 @@ class RoundGeneration final : public GenerationMode {
   // Runs rounds until the buffer holds a batch of complete groups, and moves those into `batch`.
   absl::Status Generate(StepBatch& batch, int64_t missing) override;
 
-  void StartBackground(const StepBatch& batch) override;
-  bool background_running() const override { return background_ != nullptr; }
-  absl::Status StopBackground(StepBatch& batch) override;
+  void StartBackground(const StepBatch& /*batch*/) override {}
+  bool background_running() const override { return false; }
+  absl::Status StopBackground(StepBatch& /*batch*/) override { return absl::OkStatus(); }
 
   void CommitStep() override { runner_->buffer().Commit(); }
-  void RollBackStep() override;
+  void RollBackStep() override { runner_->buffer().Rollback(); }
   absl::Status Save(const std::string& checkpoint, int64_t step) const override {
     return runner_->buffer().Save(checkpoint, step);
   }
@@ -42,21 +44,30 @@ class RoundGeneration final : public GenerationMode {
   // Groups that are carried from step to step.
   const RolloutBuffer& buffer() const { return runner_->buffer(); }
 
+ protected:
+  const StepContext& context() const { return context_; }
+  RoundRunner& runner() { return *runner_; }
+  const RoundRunner& runner() const { return *runner_; }
+  // Draws fresh prompts; errors as DrawPrompts.
+  RoundRunner::Draw draw() const;
+  int64_t rounds() const { return rounds_; }
+  void ReportNotices();
+
  private:
+  // The number of fresh groups that may be admitted to the buffer now.
+  virtual int64_t MayAdmit() const { return std::numeric_limits<int64_t>::max(); }
+  // RoundSpec::due_version of the step's own rounds.
+  virtual int64_t DueVersion(const StepBatch& /*batch*/) const { return -1; }
+
   // One round of the buffer's unfinished groups and, in the same dispatch, of `others`.
   absl::Status RunRound(StepBatch& batch, std::vector<GroupRequest> others);
-  void ReportNotices();
   absl::Status Dispatch(StepBatch& batch, std::vector<GroupRequest> groups);
-  // With overlap, a group with tokens of this weight version or an older one must be trained in
-  // this step. -1 without overlap.
-  int64_t DueVersion(const StepBatch& batch) const;
   absl::Status TakeBatch(StepBatch& batch, int64_t wanted);
 
   const StepContext& context_;
   const TrainOptions& options_;
   const std::unique_ptr<RoundRunner> runner_;
-  std::unique_ptr<BackgroundGeneration> background_;  // while it runs
-  int64_t rounds_ = 0;                                // of the step
+  int64_t rounds_ = 0;  // of the step
   bool prefill_is_known_ =
       true;  // false once a rollout was lost while prefilled tokens were counted
 };

@@ -38,7 +38,7 @@ class ContinuationReader {
     for (const uint64_t id : sample_ids) {
       const auto found = known_.find(id);
       if (found == known_.end()) {
-        return Internal("sample {:#x} is none of the request that it is read for", id);
+        return Internal("sample {:#x} is not in the request for which it is read", id);
       }
       const BufferedSample& sample = found->second.sample;
       TANDEM_ASSIGN_OR_RETURN(TokenArrays arrays,
@@ -60,52 +60,13 @@ class ContinuationReader {
   std::map<uint64_t, Known> known_;
 };
 
-// What the round does with each sample of `group`; finished samples are not in it.
-std::vector<PlannedSample> PlanGroup(const BufferedGroup& group,
-                                     const RoundSpec& spec,
-                                     int64_t budget) {
-  std::vector<PlannedSample> planned;
-  const bool overdue = group.oldest_version() <= spec.due_version;
-  for (const BufferedSample& sample : group.samples) {
-    PlannedSample& plan = planned.emplace_back();
-    if (sample.finished()) continue;
-    plan = {.issued = true, .sent = true, .tokens_before = sample.tokens()};
-    plan.is_final = overdue || sample.versions_before(spec.version) >= spec.max_versions - 1;
-    int64_t allowed = plan.is_final ? 0 : spec.cap;
-    if (spec.interruption_points) {
-      const auto point = spec.interruption_points->find(sample.sample_id);
-      const bool interrupted = point != spec.interruption_points->end();
-      allowed = interrupted ? point->second - plan.tokens_before : 0;
-      plan.sent = !interrupted || allowed > 0;
-    }
-    // A sample that reaches its budget is finished by length, not interrupted.
-    plan.allowed = allowed < budget - plan.tokens_before ? allowed : 0;
-    plan.out = plan.sent;
-  }
-  return planned;
-}
-
-// Calls `use` with the number, group and plan of each group in the round, oldest first, until it
-// fails.
-template <typename Use>
-absl::Status ForEachGroup(const RolloutBuffer& buffer, const RoundSpec& spec, const Use& use) {
-  int64_t groups = 0;
-  for (const auto& [number, group] : buffer.state().groups) {
-    if (group.complete()) continue;
-    if (spec.groups > 0 && groups++ == spec.groups) break;
-    TANDEM_RETURN_IF_ERROR(
-        use(group, PlanGroup(group, spec, buffer.options().sampling.max_tokens)));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckVersions(const RolloutBuffer& buffer, const RoundSpec& spec) {
   for (const auto& [number, group] : buffer.state().groups) {
     for (const BufferedSample& sample : group.samples) {
       if (sample.versions.empty() || sample.versions.back().version <= spec.version) continue;
       return FailedPrecondition(
           "sample {:#x} has tokens of weight version {}, and step {} samples with version {}: the "
-          "pool is not of this point of the run",
+          "rollout buffer belongs to another point of the run",
           sample.sample_id, sample.versions.back().version, spec.step, spec.version);
     }
   }
@@ -114,46 +75,57 @@ absl::Status CheckVersions(const RolloutBuffer& buffer, const RoundSpec& spec) {
 
 }  // namespace
 
-absl::Status CheckInterruptionPoints(const RolloutBuffer& buffer, const RoundSpec& spec) {
-  if (!spec.interruption_points) return absl::OkStatus();
-  InterruptionPoints unknown = *spec.interruption_points;
-  const int64_t budget = buffer.options().sampling.max_tokens;
-  const auto check = [&](const BufferedGroup& group,
-                         const std::vector<PlannedSample>& planned) -> absl::Status {
-    for (size_t i = 0; i < planned.size(); ++i) {
-      const uint64_t id = group.samples[i].sample_id;
-      const auto point = unknown.find(id);
-      if (!planned[i].issued || point == unknown.end()) continue;
-      if (point->second < planned[i].tokens_before || point->second >= budget) {
-        return FailedPrecondition(
-            "step {}, round {}: sample {:#x} has {} tokens, and cannot have been cut at {}",
-            spec.step, spec.round, id, planned[i].tokens_before, point->second);
-      }
-      unknown.erase(point);
-    }
-    return absl::OkStatus();
-  };
-  TANDEM_RETURN_IF_ERROR(ForEachGroup(buffer, spec, check));
-  if (unknown.empty()) return absl::OkStatus();
-  return FailedPrecondition(
-      "step {}, round {}: sample {:#x}, cut at {} tokens, is not in this round", spec.step,
-      spec.round, unknown.begin()->first, unknown.begin()->second);
-}
-
 absl::StatusOr<Round> Round::Plan(RolloutBuffer& buffer, RoundSpec spec) {
-  TANDEM_RETURN_IF_ERROR(CheckInterruptionPoints(buffer, spec));
   TANDEM_RETURN_IF_ERROR(CheckVersions(buffer, spec));
   buffer.Compact();
   Round round(buffer, std::move(spec));
-  const auto add = [&round](const BufferedGroup& group,
-                            const std::vector<PlannedSample>& planned) -> absl::Status {
-    for (size_t i = 0; i < planned.size(); ++i) {
-      if (planned[i].issued) round.samples_[group.samples[i].sample_id] = planned[i];
-    }
-    return absl::OkStatus();
-  };
-  TANDEM_RETURN_IF_ERROR(ForEachGroup(buffer, round.spec_, add));
+  int64_t groups = 0;
+  for (const auto& [number, group] : buffer.state().groups) {
+    if (group.complete()) continue;
+    if (round.spec_.groups > 0 && groups++ == round.spec_.groups) break;
+    round.PlanGroup(group);
+  }
   return round;
+}
+
+void Round::PlanGroup(const BufferedGroup& group) {
+  const int64_t budget = buffer_->options().sampling.max_tokens;
+  const bool overdue = group.oldest_version() <= spec_.due_version;
+  for (const BufferedSample& sample : group.samples) {
+    if (sample.finished()) continue;
+    PlannedSample& plan = samples_[sample.sample_id];
+    plan = {.sent = true, .tokens_before = sample.tokens()};
+    plan.is_final = overdue || sample.versions_before(spec_.version) >= spec_.max_versions - 1;
+    int64_t allowed = plan.is_final ? 0 : spec_.cap;
+    if (spec_.interruption_points) {
+      const auto point = spec_.interruption_points->find(sample.sample_id);
+      const bool interrupted = point != spec_.interruption_points->end();
+      allowed = interrupted ? point->second - plan.tokens_before : 0;
+      plan.sent = !interrupted || allowed > 0;
+    }
+    // A sample that reaches its budget is finished by length, not interrupted.
+    plan.allowed = allowed < budget - plan.tokens_before ? allowed : 0;
+    plan.out = plan.sent;
+  }
+}
+
+absl::Status Round::CheckInterruptionPoints() const {
+  if (!spec_.interruption_points) return absl::OkStatus();
+  for (const auto& [id, point] : *spec_.interruption_points) {
+    const auto planned = samples_.find(id);
+    if (planned == samples_.end()) {
+      return FailedPrecondition(
+          "step {}, round {}: sample {:#x}, interrupted at {} tokens, is not in this round",
+          spec_.step, spec_.round, id, point);
+    }
+    const int64_t before = planned->second.tokens_before;
+    if (point < before || point >= buffer_->options().sampling.max_tokens) {
+      return FailedPrecondition(
+          "step {}, round {}: sample {:#x} has {} tokens, and cannot have been interrupted at {}",
+          spec_.step, spec_.round, id, before, point);
+    }
+  }
+  return absl::OkStatus();
 }
 
 GroupRequest Round::MakeRequest(int64_t number,
@@ -207,7 +179,7 @@ absl::Status Round::CheckArrays(const Sample& sample, const BufferedGroup& group
         sample.versions.size());
   }
   if (sample.finish_reason == FinishReason::kNone) {
-    return InvalidArgument("sample {:#x} came back without saying why it ended", sample.sample_id);
+    return InvalidArgument("sample {:#x} was returned without a finish reason", sample.sample_id);
   }
   const std::vector<int32_t>& prompt = group.prompt->tokens;
   if (sample.prompt_tokens != std::ssize(prompt) ||
@@ -263,21 +235,16 @@ absl::Status Round::CheckBeginning(const Sample& sample, const BufferedSample& k
 }
 
 absl::Status Round::Put(const Sample& sample) {
-  const auto group = buffer_->state().groups.find(sample.group);
-  const BufferedSample* known =
-      group == buffer_->state().groups.end() ? nullptr : group->second.Find(sample.sample_id);
-  if (known == nullptr) {
-    return MakeStatus(absl::StatusCode::kNotFound, "sample {:#x} of group {} is not in the pool",
-                      sample.sample_id, sample.group);
-  }
+  TANDEM_ASSIGN_OR_RETURN(const BufferPlace place, buffer_->Find(sample));
   const auto planned = samples_.find(sample.sample_id);
   if (planned == samples_.end() || !planned->second.out) {
     return MakeStatus(absl::StatusCode::kAlreadyExists,
-                      "sample {:#x} came twice in a round, or was not asked for", sample.sample_id);
+                      "sample {:#x} was returned twice in a round, or was not requested",
+                      sample.sample_id);
   }
-  TANDEM_RETURN_IF_ERROR(CheckArrays(sample, group->second));
+  TANDEM_RETURN_IF_ERROR(CheckArrays(sample, *place.group));
   TANDEM_RETURN_IF_ERROR(CheckGrowth(sample, planned->second));
-  TANDEM_RETURN_IF_ERROR(CheckBeginning(sample, *known));
+  TANDEM_RETURN_IF_ERROR(CheckBeginning(sample, place.sample()));
   TANDEM_RETURN_IF_ERROR(buffer_->Extend(sample));
   planned->second.out = false;
   return absl::OkStatus();
@@ -286,7 +253,10 @@ absl::Status Round::Put(const Sample& sample) {
 RoundCounts Round::Counts() const {
   RoundCounts counts;
   for (const auto& [number, group] : buffer_->state().groups) {
-    bool any = false, again[2] = {false, false};  // by whether final: a request each
+    bool any = false,
+         again[2] = {
+             false,
+             false};  // indexed by whether a sample is final: each kind is a request of its own
     for (const BufferedSample& sample : group.samples) {
       const auto found = samples_.find(sample.sample_id);
       if (found == samples_.end()) continue;
@@ -294,7 +264,7 @@ RoundCounts Round::Counts() const {
       any = true;
       ++counts.samples;
       counts.final_samples += planned.is_final ? 1 : 0;
-      counts.cut_samples += sample.finished() ? 0 : 1;
+      counts.interrupted_samples += sample.finished() ? 0 : 1;
       counts.tokens += sample.tokens();
       counts.generated_tokens += sample.tokens() - planned.tokens_before;
       if (!planned.sent || planned.out || planned.tokens_before == 0) continue;

@@ -17,14 +17,8 @@
 
 namespace tandem {
 
-// FailedPrecondition: spec.interruption_points cannot be of this round, as a sample there is not
-// one of the round's samples, has more tokens already, or has none left to generate. The message
-// names it. OK where the spec has none.
-absl::Status CheckInterruptionPoints(const RolloutBuffer& buffer, const RoundSpec& spec);
-
-// What a round does with a sample.
+// What a round does with one of its samples.
 struct PlannedSample {
-  bool issued = false;        // the sample belongs to the round
   bool sent = false;          // the rollouts were asked for more tokens of it
   bool out = false;           // and have not returned it yet
   bool is_final = false;      // may not be interrupted
@@ -38,12 +32,17 @@ class Round {
  public:
   // Plans the round: its samples are the unfinished ones of the buffer's oldest spec.groups
   // unfinished groups. Samples with tokens of max_versions - 1 older weight versions, or of a group
-  // that is due, are final: they may not be interrupted. FailedPrecondition: as
-  // CheckInterruptionPoints, or a sample has tokens of newer weights than the round's. `buffer`
-  // must outlive the round.
+  // that is due, are final: they may not be interrupted. FailedPrecondition: a sample has tokens of
+  // newer weights than the round's. `buffer` must outlive the round. Whoever gives
+  // spec.interruption_points asks CheckInterruptionPoints before anything else.
   static absl::StatusOr<Round> Plan(RolloutBuffer& buffer, RoundSpec spec);
 
   const RoundSpec& spec() const { return spec_; }
+
+  // FailedPrecondition: spec().interruption_points cannot be of this round, as a sample there is
+  // not one of the round's samples, has more tokens already, or has none left to generate. The
+  // message names it. OK where the spec has none.
+  absl::Status CheckInterruptionPoints() const;
 
   // The requests, in the order in which the groups were drawn; GroupRequest::group is the buffer's
   // number of the group. Final samples of a group are in a request of their own, without cap and
@@ -68,6 +67,8 @@ class Round {
  private:
   Round(RolloutBuffer& buffer, RoundSpec spec) : buffer_(&buffer), spec_(std::move(spec)) {}
 
+  // Plans the unfinished samples of `group`.
+  void PlanGroup(const BufferedGroup& group);
   // For the samples at `positions` of `group`, which are all final or all not.
   GroupRequest MakeRequest(int64_t number,
                            const BufferedGroup& group,

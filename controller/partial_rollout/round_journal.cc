@@ -12,9 +12,11 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
+#include "common/formats/file_io.h"
 #include "common/formats/files.h"
-#include "controller/partial_rollout/buffer/token_file.h"
+#include "controller/store/run_file.h"
 
 namespace tandem {
 namespace {
@@ -33,6 +35,7 @@ std::string Sealed(const Json& json) {
 
 // The object of a line that Sealed made, its newline included; discarded for any other line.
 Json Unsealed(const std::string& line) {
+  if (!CheckJsonNesting(line).ok()) return Json(Json::value_t::discarded);
   Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Json(Json::value_t::discarded);
   json.erase("xxh3");
@@ -97,17 +100,13 @@ absl::Status RoundJournal::Read() {
   TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path_));
   const std::vector<std::string> lines = SplitLines(text);
   if (lines.empty() || lines.front() != HeaderLine(run_)) {
-    std::string previous = path_ + ".previous";
-    std::error_code error;
-    for (int n = 2; std::filesystem::exists(previous, error); ++n) {
-      previous = fmt::format("{}.previous-{}", path_, n);
-    }
+    const std::string previous = UnusedPreviousPath(path_);
     if (std::rename(path_.c_str(), previous.c_str()) != 0) {
       return RunFileError(path_, "renaming", errno);
     }
     note_ = fmt::format(
-        "{} belongs to another run and was renamed to {}: repeated steps may be cut "
-        "elsewhere",
+        "{} belongs to another run and was renamed to {}: repeated steps may be "
+        "interrupted elsewhere",
         path_, previous);
     return absl::OkStatus();
   }
@@ -121,7 +120,7 @@ absl::Status RoundJournal::Read() {
     const bool torn = i + 1 == lines.size() && lines[i].back() != '\n';
     if (!torn) {
       note_ = fmt::format(
-          "line {} of {} is damaged: later rounds may be cut elsewhere "
+          "line {} of {} is damaged: later rounds may be interrupted elsewhere "
           "when they are repeated",
           i + 1, path_);
     }
@@ -151,28 +150,16 @@ absl::Status RoundJournal::Rewrite() {
 }
 
 absl::Status RoundJournal::WriteLine(const std::string& line) {
-  int error = 0;
-  for (size_t done = 0; error == 0 && done < line.size();) {
-    const ssize_t wrote =
-        pwrite(fd_, line.data() + done, line.size() - done, end_ + static_cast<int64_t>(done));
-    if (wrote > 0) {
-      done += static_cast<size_t>(wrote);
-    } else if (wrote == 0 || errno != EINTR) {
-      error = wrote == 0 ? ENOSPC : errno;
-    }
-  }
-  if (error == 0 && fdatasync(fd_) != 0) error = errno;
-  if (error == 0) {
+  const AppendResult append = AppendOrCutBack(fd_, line, end_, Sync::kYes);
+  if (append.error == 0) {
     end_ += std::ssize(line);
     return absl::OkStatus();
   }
-  // The next line must not follow a part of this one. Where the file cannot be cut back, it is
-  // closed so that nothing follows.
-  if (ftruncate(fd_, end_) != 0) {
+  if (append.torn) {  // the next line must not follow a part of this one
     close(fd_);
     fd_ = -1;
   }
-  return RunFileError(path_, "writing", error);
+  return RunFileError(path_, "writing", append.error);
 }
 
 absl::Status RoundJournal::Append(int64_t step,

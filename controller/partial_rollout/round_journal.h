@@ -52,8 +52,8 @@ class RoundJournal {
     return entries_.upper_bound(Place{step, round}) != entries_.end();
   }
 
-  // Drops this round and all later ones, as they do not fit the buffer (CheckInterruptionPoints of
-  // round.h).
+  // Drops this round and all later ones, as they do not fit the buffer
+  // (Round::CheckInterruptionPoints).
   absl::Status ForgetFrom(int64_t step, int64_t round);
   // Drops the rounds of steps up to `step`, that of the oldest checkpoint that is kept: no recovery
   // goes back behind it.

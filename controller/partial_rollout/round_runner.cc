@@ -26,13 +26,10 @@ std::string KeysThatEndRounds(const PartialOptions& options) {
 
 }  // namespace
 
-absl::Status RoundRunner::TopUpPrompts(int64_t training, const Draw& draw) {
+absl::Status RoundRunner::TopUpPrompts(int64_t admitted, const Draw& draw) {
   const BufferCounts counts = buffer_->Counts();
-  int64_t fresh = options_.FreshPrompts(counts.unfinished_groups(), counts.complete);
-  if (options_.overlap) {
-    const StalenessLimit limit(options_.train_batch_size, options_.max_staleness);
-    fresh = std::min(fresh, limit.MayAdmit(counts.groups, training));
-  }
+  const int64_t fresh =
+      std::min(admitted, options_.FreshPrompts(counts.unfinished_groups(), counts.complete));
   if (fresh <= 0) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, draw(fresh));
   return buffer_->Add(prompts);
@@ -58,20 +55,19 @@ absl::StatusOr<std::vector<GroupRequest>> RoundRunner::BeginRound(int64_t step,
                  .max_versions = options_.max_versions,
                  .due_version = due_version};
   if (options_.journaled()) spec.interruption_points = journal_->Find(step, round, version);
-  if (spec.interruption_points) {
-    const absl::Status fits = CheckInterruptionPoints(*buffer_, spec);
-    if (!fits.ok()) {
-      notices_.push_back(
-          fmt::format("step {}, round {}: the journal does not match and is ignored from here "
-                      "({}); the step is "
-                      "repeated with different cuts",
-                      step, round, std::string(fits.message())));
-      TANDEM_RETURN_IF_ERROR(journal_->ForgetFrom(step, round));
-      spec.interruption_points.reset();
-    }
-  }
   deadline_ = clock_.Now() + round_time_;
-  TANDEM_ASSIGN_OR_RETURN(round_, Round::Plan(*buffer_, std::move(spec)));
+  TANDEM_ASSIGN_OR_RETURN(Round planned, Round::Plan(*buffer_, spec));
+  const absl::Status fits = planned.CheckInterruptionPoints();
+  if (!fits.ok()) {
+    notices_.push_back(
+        fmt::format("step {}, round {}: the journal does not match and is ignored from here "
+                    "({}); the step is repeated with other interruption points",
+                    step, round, std::string(fits.message())));
+    TANDEM_RETURN_IF_ERROR(journal_->ForgetFrom(step, round));
+    spec.interruption_points.reset();
+    TANDEM_ASSIGN_OR_RETURN(planned, Round::Plan(*buffer_, spec));
+  }
+  round_ = std::move(planned);
   return round_->MakeRequests();
 }
 

@@ -38,11 +38,10 @@ class RoundRunner {
   RolloutBuffer& buffer() { return *buffer_; }
   const RolloutBuffer& buffer() const { return *buffer_; }
 
-  // Adds the fresh prompts that the next round lacks, as returned by `draw`. With overlap it adds
-  // no more than StalenessLimit admits, where `training` groups have left the buffer for a batch
-  // whose weights are not served yet. Errors as `draw` and RolloutBuffer::Add.
+  // Adds the fresh prompts that the next round lacks, at most `admitted`, as returned by `draw`.
+  // Errors as `draw` and RolloutBuffer::Add.
   using Draw = std::function<absl::StatusOr<std::vector<Prompt>>(int64_t count)>;
-  absl::Status TopUpPrompts(int64_t training, const Draw& draw);
+  absl::Status TopUpPrompts(int64_t admitted, const Draw& draw);
 
   // Whether the journal knows this round: it is then repeated with the same interruption points.
   bool Journaled(int64_t step, int64_t round, int64_t version) const;

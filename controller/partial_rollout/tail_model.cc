@@ -93,12 +93,12 @@ int64_t Longest(const ReplayGroup& group) {
   return group.lengths.empty() ? 0 : *std::max_element(group.lengths.begin(), group.lengths.end());
 }
 
-// A group that a round issues. Each of its unfinished samples has `done` tokens: all went through
-// the same rounds.
+// A group that a round issues. Each of its unfinished samples has `done` tokens, as all went
+// through the same rounds.
 struct Issued {
   const ReplayGroup* group = nullptr;
   int64_t done = 0;
-  int64_t versions = 0;  // that its unfinished samples have tokens of, the round's included
+  int64_t versions = 0;  // whose tokens its unfinished samples have, including this round's
   int64_t last_version = -1;
 };
 
@@ -192,7 +192,7 @@ SlotReplay ReplayPass(const TailPass& pass) {
   return ReplaySlots(jobs, pass.slots);
 }
 
-std::vector<ReplayGroup> GroupsOf(const TailPass& pass) {
+std::vector<ReplayGroup> ToReplayGroups(const TailPass& pass) {
   std::vector<ReplayGroup> groups;
   for (size_t i = 0; i < pass.samples.size(); ++i) {
     const TailSample& sample = pass.samples[i];
@@ -213,7 +213,7 @@ struct Sums {
   double steps_steps = 0, steps_tokens = 0, tokens_tokens = 0, steps_time = 0, tokens_time = 0;
 };
 
-Sums SumsOf(const TailPass& pass) {
+Sums AddUp(const TailPass& pass) {
   const SlotReplay replay = ReplayPass(pass);
   Sums sums;
   for (size_t i = 0; i < pass.samples.size(); ++i) {
@@ -243,12 +243,12 @@ EmptySlots EmptyOfTail(const TailPass& pass) {
 }
 
 EngineCost FitEngineCost(const TailPass& pass) {
-  const Sums sums = SumsOf(pass);
+  const Sums sums = AddUp(pass);
   if (!(sums.tokens_tokens > 0)) return {};
   const double by_tokens = std::max(0.0, sums.tokens_time / sums.tokens_tokens);
   const double product = sums.steps_steps * sums.tokens_tokens;
   const double determinant = product - sums.steps_tokens * sums.steps_tokens;
-  constexpr double kSingular = 1e-9;  // of the product: the arrivals are on one line
+  constexpr double kSingular = 1e-9;  // of the product: below it the arrivals are on one line
   if (!(determinant > kSingular * product)) return {.token = by_tokens};
   const EngineCost cost{
       .step = (sums.steps_time * sums.tokens_tokens - sums.tokens_time * sums.steps_tokens) /
@@ -256,7 +256,7 @@ EngineCost FitEngineCost(const TailPass& pass) {
       .token = (sums.tokens_time * sums.steps_steps - sums.steps_time * sums.steps_tokens) /
                determinant};
   if (cost.step >= 0 && cost.token >= 0) return cost;
-  // What a single factor takes off the sum of squares.
+  // How much each factor alone reduces the sum of squares.
   const double of_steps = sums.steps_time * sums.steps_time / sums.steps_steps;
   const double of_tokens = sums.tokens_time * sums.tokens_time / sums.tokens_tokens;
   if (of_steps > of_tokens) return {.step = std::max(0.0, sums.steps_time / sums.steps_steps)};
@@ -267,7 +267,7 @@ CapPrediction PredictCap(const TailPass& pass,
                          const EngineCost& cost,
                          int64_t cap,
                          int64_t max_versions) {
-  const std::vector<ReplayGroup> groups = GroupsOf(pass);
+  const std::vector<ReplayGroup> groups = ToReplayGroups(pass);
   const RoundTotals totals =
       ReplayRounds(groups, {.cap = cap, .max_versions = max_versions, .slots = pass.slots});
   if (totals.whole_groups == 0) return {};

@@ -1,15 +1,15 @@
-// What the end of a generation phase costs, where a few long samples run while the slots of all
-// others are empty, and what rounds with a cap (rollout.partial.max_tokens_per_round) would save of
-// it. Made from what a controller sees of a phase without a cap: lengths and times of arrival.
-// Pure and deterministic; docs/guides/partial_rollout.md says how far the prediction was from
-// measurements.
+// Estimates what the end of a generation phase costs, when a few long samples still run and all
+// other slots are empty, and how much of that cost rounds with a cap
+// (rollout.partial.max_tokens_per_round) would save. It uses what a controller sees of a phase
+// without a cap: lengths and times of arrival. Pure and deterministic.
+// docs/guides/partial_rollout.md compares the prediction with measurements.
 //
 // Assumptions of the prediction:
 // - slots are filled in the order of issue and never empty while a sample waits (no preemption, no
 //   shortage of KV blocks), on all replicas as on one with all their slots;
 // - an engine step costs `step` seconds and each token that it computes `token` seconds more, be it
 //   sampled or prefilled; where it stands in its sequence makes no difference;
-// - the next steps draw samples of the same lengths, and a cut does not change a length;
+// - the next steps draw samples of the same lengths, and an interruption does not change a length;
 // - a round costs nothing but its engine steps; scoring, sync and training are the same.
 #pragma once
 
@@ -32,7 +32,7 @@ struct TailSample {
   double arrived = 0;  // seconds from the start of the pass
 };
 
-// Samples that were issued together.
+// Samples that are issued together.
 struct TailPass {
   std::vector<TailSample> samples;  // in the order of issue; those of a group side by side
   int64_t slots = 1;   // samples that run at once, of all replicas together; at least 1
@@ -53,34 +53,37 @@ struct EngineCost {
   double step = 0;
   double token = 0;
 };
-// Least squares of t = step * steps + token * tokens over the arrivals, with steps and tokens up to
-// each of a replay of the slots (SlotReplay). Where one of them would be negative, that of
-// the two which explains more alone; where the arrivals do not tell them apart, as when all
-// samples are equally long, all is charged to tokens, so that nothing is promised.
+// Least squares of t = step * steps + token * tokens over the arrivals, with the steps and tokens
+// up to each arrival from a replay of the slots (SlotReplay). If one of the two would be negative,
+// only the one that explains more on its own is used. If the arrivals cannot tell the two apart,
+// for example because all samples are equally long, all time is charged to tokens, so that no
+// saving is predicted.
 EngineCost FitEngineCost(const TailPass& pass);
 
-// Seconds of a phase that fills one batch, both by the model: its error is in both.
+// Seconds of a phase that fills one batch. Both are predicted, so that both have the error of the
+// model.
 struct CapPrediction {
   double whole_seconds = 0;    // without a cap
-  double capped_seconds = 0;   // with it, in the mean over steps
-  double rounds = 0;           // of a step: the mean number of rounds that a group takes
-  double prefilled_again = 0;  // tokens of a step
+  double capped_seconds = 0;   // with the cap, as a mean over steps
+  double rounds = 0;           // per step: the mean number of rounds that a group takes
+  double prefilled_again = 0;  // tokens per step
   double saved() const { return whole_seconds - capped_seconds; }  // below 0: it costs
 };
 // `cap`: new tokens of a sample in one round, at least 1; `max_versions` as in rollout.partial. All
-// 0 where there are no samples, or where so small a cap leaves no group whole for 1024 rounds.
+// values are 0 if there are no samples, or if the cap is so small that no group is completed in
+// 1024 rounds.
 CapPrediction PredictCap(const TailPass& pass,
                          const EngineCost& cost,
                          int64_t cap,
                          int64_t max_versions);
 
-// The nearest-rank percentile: the ceil(share * n)-th smallest value, so one that is there. `share`
-// in (0, 1]; 0 where there are no values.
+// The nearest-rank percentile: the ceil(share * n)-th smallest value, which is one of the values.
+// `share` is in (0, 1]. 0 if there are no values.
 int64_t NearestRank(std::vector<int64_t> values, double share);
 
-// Watches the generation of a step: when each sample came, and what the tail cost.
+// Watches the generation of a step: when each sample arrived, and what the tail cost.
 
-// A cap to predict the saving of.
+// A cap whose saving is predicted.
 struct PredictedCap {
   std::string name;  // of its metric: split_2
   int64_t tokens = 1;
@@ -89,7 +92,7 @@ struct PredictedCap {
 struct TailOptions {
   int64_t slots = 1;               // rollout.max_num_seqs of all replicas together
   int64_t max_versions = 8;        // rollout.partial.max_versions
-  std::vector<PredictedCap> caps;  // none where rounds have a cap already
+  std::vector<PredictedCap> caps;  // empty if rounds have a cap already
 };
 
 // One per step; any number of passes (batches of dynamic sampling, rounds). Not thread-safe.
@@ -98,19 +101,19 @@ class TailRecorder {
   // `clock` must outlive it.
   explicit TailRecorder(Clock& clock) : clock_(clock) {}
 
-  // A pass begins; the one before, if any, has ended.
+  // Begins a pass; an earlier one must have ended.
   void Begin();
-  // A sample of the pass is complete, in whatever order they come.
+  // Call when a sample of the pass is complete; any order of samples.
   void Arrived(const Sample& sample);
-  // All samples of the pass have come.
+  // Call when all samples of the pass have arrived.
   void End();
 
-  // Of all passes that ended with a sample.
+  // The duration of all passes that ended with a sample.
   double seconds() const;
 
-  // partial/tail_empty_slot_seconds and partial/tail_share (tail_model.h), of all passes together,
-  // and partial/predicted_saving_s/NAME of each cap: seconds of the passes' own, below 0 where the
-  // cap would cost time. Nothing where no pass has ended with a sample.
+  // Adds partial/tail_empty_slot_seconds and partial/tail_share, over all passes together, and
+  // partial/predicted_saving_s/NAME for each cap: the seconds of these passes that it would save,
+  // below 0 if it would cost time. Adds nothing if no pass has ended with a sample.
   void Report(const TailOptions& options, std::map<std::string, double>& metrics) const;
 
  private:
@@ -124,9 +127,9 @@ class TailRecorder {
   std::vector<TailPass> passes_;   // slots are set by Report
 };
 
-// What one pass asks of an engine with so many slots, every one of which takes the next sample as
-// soon as it is free: continuous batching, first come first served, with lengths that are known.
-// Pure: no clock, no threads; equal jobs give equal replays.
+// Replays one pass on an engine with a number of slots, each of which takes the next sample as soon
+// as it is free: continuous batching, first come first served, with known lengths. Pure: no clock,
+// no threads; equal jobs give equal replays.
 
 // One sample of a pass.
 struct SlotJob {
@@ -134,33 +137,34 @@ struct SlotJob {
   int64_t tokens = 0;   // engine steps that it keeps the slot, one new token in each
 };
 
-// What the engine has done at a moment.
+// The engine's work up to a moment.
 struct EngineWork {
   int64_t steps = 0;   // engine steps since the start of the pass
   int64_t tokens = 0;  // tokens computed since then, prefilled ones included
 };
 
 struct SlotReplay {
-  std::vector<EngineWork> ends;  // when jobs[i] was done
-  EngineWork all;                // when all were
+  std::vector<EngineWork> ends;  // up to the end of jobs[i]
+  EngineWork all;                // up to the end of all jobs
 };
 
 // Jobs take slots in their order. `slots`: at least 1. O(jobs log slots).
 SlotReplay ReplaySlots(const std::vector<SlotJob>& jobs, int64_t slots);
 
-// Rounds of partial rollout with lengths that are known: what they would ask of the engine, step
-// after step, if every step drew groups of the same lengths. Pure and deterministic.
+// Replays rounds of partial rollout with known lengths: the work of the engine, step after step, if
+// every step drew groups of the same lengths. Pure and deterministic.
 
-// A prompt and its samples, each as long as it gets where nothing cuts it.
+// A prompt and its samples, each with the length that it has if nothing interrupts it.
 struct ReplayGroup {
   int64_t prompt_tokens = 0;
   std::vector<int64_t> lengths;  // response tokens
 };
 
 struct RoundRules {
-  int64_t cap = 1;           // new tokens of a sample in one round: rollout.partial
-  int64_t max_versions = 8;  // under the last of them a sample runs to its end: likewise
-  int64_t slots = 1;         // samples that run at once
+  int64_t cap = 1;  // new tokens of a sample in one round: rollout.partial.max_tokens_per_round
+  int64_t max_versions =
+      8;  // rollout.partial.max_versions: under the last of them a sample runs to its end
+  int64_t slots = 1;  // samples that run at the same time
 };
 
 struct RoundTotals {
@@ -172,10 +176,10 @@ struct RoundTotals {
 };
 
 // A round issues as many groups as `groups` has (a batch): carried ones first, oldest first, then
-// fresh ones, which go through `groups` again and again. A batch of complete groups ends the step,
-// and with it the weight version; without one the next round has the same version. Counted from
-// where every age of group is carried; kCountedRounds rounds, more where no group became whole in
-// them, but never above kMostRounds (whole_groups is 0 then).
+// fresh ones, which cycle through `groups`. A batch of complete groups ends the step and, with it,
+// the weight version; otherwise the next round has the same version. Counting starts when groups of
+// every age are carried and covers kCountedRounds rounds, more if no group was completed in them,
+// but at most kMostRounds (then whole_groups is 0).
 inline constexpr int64_t kCountedRounds = 48;  // a multiple of 2, 3 and 4: whole cycles of splits
 inline constexpr int64_t kMostRounds = 1024;
 RoundTotals ReplayRounds(const std::vector<ReplayGroup>& groups, const RoundRules& rules);

@@ -10,12 +10,12 @@
 namespace tandem {
 namespace {
 
-Recompute RecomputeOf(const std::string& text) {
+Recompute ParseRecompute(const std::string& text) {
   if (text == "true") return Recompute::kAlways;
   return text == "false" ? Recompute::kNever : Recompute::kAuto;
 }
 
-Reshard ReshardOf(const std::string& text) {
+Reshard ParseReshard(const std::string& text) {
   if (text == "true") return Reshard::kAlways;
   return text == "false" ? Reshard::kNever : Reshard::kAuto;
 }
@@ -32,7 +32,7 @@ int64_t ShardElements(const LoraSpec& lora, int64_t ranks) {
 
 bool Filters(double top_p, int64_t top_k) { return top_p < 1 || top_k > 0; }
 
-TrainerMemoryOptions TrainerOptionsOf(const ModelSpec& spec, const v1::Config& config) {
+TrainerMemoryOptions MakeTrainerMemoryOptions(const ModelSpec& spec, const v1::Config& config) {
   const v1::FsdpConfig& fsdp = config.actor().fsdp_config();
   const bool float32 = config.model().compute_dtype() == "float32";
   TrainerMemoryOptions options;
@@ -42,7 +42,7 @@ TrainerMemoryOptions TrainerOptionsOf(const ModelSpec& spec, const v1::Config& c
   options.offload_master = fsdp.param_offload() && !float32;
   options.offload_moments = fsdp.optimizer_offload();
   options.offload_reference = config.ref().offload();
-  options.gather.reshard = ReshardOf(fsdp.reshard_after_forward());
+  options.gather.reshard = ParseReshard(fsdp.reshard_after_forward());
   options.gather.prefetch = fsdp.forward_prefetch();
   // Targets that the model lacks are reported elsewhere (run_inputs.h).
   if (const auto lora = MakeLoraSpec(spec, LoraOptionsOf(config)); lora.ok()) {
@@ -92,10 +92,10 @@ MemoryPlanInput MakeMemoryPlanInput(const ModelSpec& spec,
                     Filters(rollout.val_kwargs().top_p(), rollout.val_kwargs().top_k()));
   input.free_cache_engine = rollout.free_cache_engine();
   input.sleep_level = static_cast<int>(rollout.sleep_level());
-  input.trainer = TrainerOptionsOf(spec, config);
+  input.trainer = MakeTrainerMemoryOptions(spec, config);
   input.train_limits = TrainLimits(config);
   input.score_limits = ScoreLimits(config);
-  input.recompute = RecomputeOf(config.model().enable_gradient_checkpointing());
+  input.recompute = ParseRecompute(config.model().enable_gradient_checkpointing());
   input.old_log_probs = config.actor().old_log_prob() == "recompute";
   input.probe_limits = ProbeLimits(config);
   input.probe = config.weight_sync().probe();

@@ -139,8 +139,8 @@ std::string PartialText(const std::vector<StepRecord>& steps) {
   if (newest == nullptr) return "";
   const auto count = static_cast<double>(all.steps);
   std::string text = fmt::format(
-      "partial rollout: {}{} in {}, {} cut, {} prefilled again for "
-      "{:.0f} generated; {} carried and {:.0f} complete in the pool at the end{}\n",
+      "partial rollout: {}{} in {}, {} interrupted, {} prefilled again for "
+      "{:.0f} generated; {} carried and {:.0f} complete in the rollout buffer at the end{}\n",
       Count(all.rounds, "round"),
       all.ahead > 0 ? fmt::format(" + {:.0f} during training", all.ahead) : "",
       Count(count, "step"), Count(all.cut, "sample"), Count(all.prefilled, "token"), all.generated,

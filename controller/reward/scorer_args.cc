@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -15,6 +16,7 @@ absl::StatusOr<Json> ParseScorerArgs(const std::string& scorer,
                                      const std::string& text,
                                      const std::set<std::string>& known) {
   if (text.empty()) return Json::object();
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(text), fmt::format("reward {}: args", scorer)));
   Json args = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!args.is_object()) {
     return InvalidArgument("reward {}: args is no JSON object: {}", scorer, text);

@@ -71,7 +71,7 @@ std::vector<GroupRequest> ParityProbe::Reissue(int rank) {
   std::vector<GroupRequest> groups;
   for (size_t p = 0; p < prompts_.size(); ++p) {
     const int incarnations = asked_[{rank, p}];
-    // What was not answered is issued again as it is.
+    // A request that was not answered is issued again unchanged.
     const bool answered = incarnations > 0 && results_.contains({rank, IdOf(p, incarnations - 1)});
     if (answered) groups.push_back(Ask(rank, p, incarnations));
   }
@@ -95,9 +95,8 @@ absl::Status ParityProbe::Put(Sample sample) {
   const int64_t tokens = sample.response_tokens();
   if (tokens < 1 || std::ssize(sample.log_probs) != tokens ||
       std::ssize(sample.versions) != tokens) {
-    return Internal(
-        "the probe of rollout {} came with {} response tokens, {} log-probs and {} versions", rank,
-        tokens, sample.log_probs.size(), sample.versions.size());
+    return Internal("the probe of rollout {} has {} response tokens, {} log-probs and {} versions",
+                    rank, tokens, sample.log_probs.size(), sample.versions.size());
   }
   const MutexLock lock(probe_mutex_);
   for (const int64_t version : sample.versions) {
@@ -149,7 +148,8 @@ absl::StatusOr<int64_t> ParityProbe::Compare() const {
   size_t expected = 0;
   for (const auto& [key, incarnations] : asked_) expected += static_cast<size_t>(incarnations);
   if (results_.size() != expected) {
-    return Internal("{} of {} probe samples of step {} came", results_.size(), expected, step_);
+    return Internal("{} of {} probe samples of step {} were returned", results_.size(), expected,
+                    step_);
   }
   int64_t tokens = 0;
   for (const auto& [key, pair] : results_) {
@@ -165,8 +165,7 @@ absl::StatusOr<int64_t> ParityProbe::Compare() const {
           absl::StatusCode::kDataLoss,
           "the probe of step {} differs: rollout {} says log-prob {:.9g} at position {} of sample "
           "{:#x}, trainer {} says {:.9g}; with equal weights (version {}) and tokens one of the "
-          "two "
-          "computes wrongly",
+          "two computes wrongly",
           step_, rank, rollout[i], pair.sample.prompt_tokens + static_cast<int64_t>(i), id, rank,
           pair.trainer[i], version_);
     }

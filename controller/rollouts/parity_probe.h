@@ -39,7 +39,8 @@ class ParityProbe {
   // The requests for a rollout that has rejoined within the step, to be generated again by the new
   // process. Both answers are compared.
   std::vector<GroupRequest> Reissue(int rank);
-  // How many processes of one rollout were asked in this step, at most: 1 unless one was lost.
+  // The largest number of processes of one rollout that were asked in this step: 1 unless one was
+  // lost.
   int incarnations() const;
   // Chooses whose answers Samples returns; Begin chooses the first process's, 0.
   void SelectIncarnation(int incarnation);
@@ -59,8 +60,8 @@ class ParityProbe {
                            uint64_t sample_id,
                            const std::vector<float>& log_probs);
 
-  // The number of tokens compared, all with equal bits. DataLoss: names the first that differs by
-  // rollout, position and both values. Internal: a sample or its log-probs are missing.
+  // Returns the number of tokens compared, all with equal bits. DataLoss names the first difference
+  // by rollout, position and both values. Internal: a sample or its log-probs are missing.
   absl::StatusOr<int64_t> Compare() const;
 
  private:

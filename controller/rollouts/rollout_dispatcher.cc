@@ -20,11 +20,11 @@
 namespace tandem {
 namespace {
 
-// Above what a message has around its arrays and texts: tags, lengths and plain numbers.
+// Upper bound of a message's bytes besides its arrays and texts: tags, lengths and plain numbers.
 constexpr int64_t kAroundRequest = 512;
 constexpr int64_t kAroundSample = 64;
 
-// As protobuf writes an integer: 7 bits a byte.
+// Bytes of an integer in protobuf's encoding, 7 bits per byte.
 int64_t VarintBytes(uint64_t value) {
   int64_t bytes = 1;
   for (; value >= 128; value >>= 7) ++bytes;
@@ -84,7 +84,7 @@ absl::StatusOr<std::vector<GroupRequest>> SplitRequest(GroupRequest group, int64
 void AbortRequests(const std::vector<RequestsToAbort>& wanted) {
   std::vector<std::jthread> threads;
   for (const RequestsToAbort& of_rollout : wanted) {
-    // No ids at all would mean every request of the rollout.
+    // A request without ids would abort every request of the rollout.
     TANDEM_CHECK(!of_rollout.request_ids.empty(), "there must be a request to abort");
     threads.emplace_back([&of_rollout] {
       const absl::Status status = of_rollout.client->Abort(of_rollout.request_ids);
@@ -395,7 +395,7 @@ class Dispatching {
           status, fmt::format("rollout {} could not generate group {}", rank, flight.group.group)));
       return;
     }
-    if (flight.group.sample_ids.empty()) return;
+    if (flight.group.sample_ids.empty() || !error_.ok()) return;
     if (status.ok()) {
       // The stream ended without error and without all samples: treat the replica as failed.
       LogWarn("rollout {} ended group {} with {} samples missing", rank, flight.group.group,
@@ -413,8 +413,7 @@ class Dispatching {
     if (group.losses_alone < kIsolatedCrashesBeforeDrop) return;
     result_.abandoned = Internal(
         "group {} was abandoned: {} times a rollout, at last rollout {}, was lost while it "
-        "generated "
-        "nothing else (a prompt of {} tokens, max_tokens={}); its log says why",
+        "generated nothing else (a prompt of {} tokens, max_tokens={}); its log says why",
         group.group, group.losses_alone, rank, group.prompt.size(), group.params.max_tokens);
     Fail(result_.abandoned);
   }

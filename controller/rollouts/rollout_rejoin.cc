@@ -71,7 +71,7 @@ absl::Status RolloutRejoin::Sync() {
   if (pool_.TrainerIncarnations() != trainers_) {
     return absl::AbortedError("a trainer was lost while rollouts were on their way back");
   }
-  TANDEM_ASSIGN_OR_RETURN(PublishResult published, weights_.Publish(options_.version, "", stopped));
+  TANDEM_ASSIGN_OR_RETURN(WeightSyncResult published, weights_.Sync(options_.version, "", stopped));
   checked_ = std::move(published.checked);
   ranks_ = std::move(published.ranks);
   return weights_.Wake(stopped).status();

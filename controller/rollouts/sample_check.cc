@@ -1,11 +1,11 @@
 #include "controller/rollouts/sample_check.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/types/response_tokens.h"
 
 namespace tandem {
 namespace {
@@ -54,11 +54,6 @@ absl::Status CheckTokens(const GroupRequest& request, const Sample& sample, int6
       return Refuse(sample, "has id {} as response token {}, and the tokenizer has {} ids", id, i,
                     vocab_limit);
     }
-    if (!sample.log_probs.empty() && !std::isfinite(sample.log_probs[i])) {
-      return Refuse(sample, "has a log-prob that is not finite ({}) at response token {}",
-                    sample.log_probs[i], i);
-    } at response token {}", sample.log_probs[i], i);
-    }
     const int64_t version = sample.versions[i];
     const bool fits = fresh ? version == request.version : version <= request.version;
     if (request.version >= 0 && !fits) {
@@ -76,6 +71,7 @@ absl::Status CheckTokens(const GroupRequest& request, const Sample& sample, int6
 absl::Status CheckAnswer(const GroupRequest& request, const Sample& sample, int64_t vocab_limit) {
   TANDEM_RETURN_IF_ERROR(CheckPrompt(request, sample));
   TANDEM_RETURN_IF_ERROR(CheckSizes(request, sample));
+  TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
   return CheckTokens(request, sample, vocab_limit);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "common/base/log.h"
@@ -13,7 +14,7 @@ namespace tandem {
 
 std::vector<int> WeightSync::Behind(int64_t version) {
   std::vector<int> ranks;
-  for (int rank = 0; rank < pool_.pairs(); ++rank) {
+  for (const int rank : routes_.rollouts()) {
     const auto client = pool_.rollout(rank);
     const Held& held = held_[rank];
     if (!client.ok() || (*client)->incarnation() != held.incarnation || held.version != version) {
@@ -49,7 +50,7 @@ void WeightSync::Forget(const std::vector<int>& ranks) {
 }
 
 absl::Status WeightSync::EndStaleUpdates() {
-  return AllAnswered(CallRollouts(pool_, AllRanks(pool_), [](RolloutClient& client, int) {
+  return AllAnswered(CallRollouts(pool_, routes_.rollouts(), [](RolloutClient& client, int) {
     return client.AbortUpdate("the trainers start again from a checkpoint");
   }));
 }
@@ -68,36 +69,44 @@ void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
 absl::StatusOr<std::vector<SyncReply>> WeightSync::Send(int64_t version,
                                                         const Targets& targets,
                                                         const Interrupted& interrupted) {
-  std::vector<int> ranks;
-  for (const auto& [rank, client] : targets) ranks.push_back(rank);
+  std::vector<int> receivers, senders;
+  for (const auto& [rank, client] : targets) {
+    receivers.push_back(rank);
+    senders.push_back(routes_.TrainerOf(rank));
+  }
+  std::sort(senders.begin(), senders.end());
   const auto send = [&](TrainerClient& trainer, int rank) {
-    SyncCall command{.version = version, .target_ranks = ranks};
-    if (const auto target = targets.find(rank); target != targets.end()) {
+    SyncCall command{.version = version, .senders = senders};
+    const std::optional<int> rollout = routes_.RolloutOf(rank);
+    if (const auto target = rollout ? targets.find(*rollout) : targets.end();
+        target != targets.end()) {
       command.rollout_address = target->second->address();
       command.rollout_incarnation = target->second->incarnation();
-      const auto synced = synced_.find(rank);
+      const auto synced = synced_.find(*rollout);
       const bool first = synced == synced_.end() || synced->second != command.rollout_incarnation;
       command.scramble =
           scramble_ == ScrambleMode::kAlways || (scramble_ == ScrambleMode::kFirst && first);
     }
     return trainer.SyncWeights(command);
   };
-  auto sent = CallAllTrainers<SyncReply>(pool_, send, interrupted);
+  const TrainerCallOptions how{.interrupted = interrupted, .routes = &routes_};
+  auto sent = CallAllTrainers<SyncReply>(pool_, send, how);
   if (absl::IsDataLoss(sent.status())) {
-    // A digest differed: the rollout is empty now. Once may be bad luck, twice is a fault.
+    // A digest differed, and the rollout is empty now. One failure may be chance, a second one is a
+    // fault.
     LogError("{}; publishing once more", std::string(sent.status().message()));
-    sent = CallAllTrainers<SyncReply>(pool_, send, interrupted);
+    sent = CallAllTrainers<SyncReply>(pool_, send, how);
   }
-  if (absl::IsCancelled(sent.status()) && interrupted && interrupted()) AbortUpdates(ranks);
+  if (absl::IsCancelled(sent.status()) && interrupted && interrupted()) AbortUpdates(receivers);
   return sent;
 }
 
-absl::StatusOr<PublishResult> WeightSync::Publish(
+absl::StatusOr<WeightSyncResult> WeightSync::Sync(
     int64_t version,
     const std::string& reference_dir,
     const Interrupted& interrupted,
-    const std::function<void(const PublishResult&)>& before_check) {
-  PublishResult result{.ranks = Behind(version)};
+    const std::function<void(const WeightSyncResult&)>& before_check) {
+  WeightSyncResult result{.ranks = Behind(version)};
   if (result.ranks.empty()) return result;
   for (const int rank : result.ranks) held_.erase(rank);
   pending_.clear();
@@ -125,14 +134,16 @@ absl::StatusOr<PublishResult> WeightSync::Publish(
     if (before_check) before_check(result);
     // Only the rollouts that received weights: the others continue to generate, or sleep.
     TANDEM_ASSIGN_OR_RETURN(const auto checks, CheckOn(result.ranks, reference_dir, interrupted));
-    const std::string reference = reference_->Describe(reference_dir);
+    const std::string reference = check_files_->Describe(reference_dir);
+    const auto result_of = [&](int rollout) -> const WeightCheckResult& {
+      return checks[static_cast<size_t>(routes_.TrainerOf(rollout))];
+    };
     for (const int rank : result.ranks) {
-      TANDEM_RETURN_IF_ERROR(VerdictOn(rank, checks[static_cast<size_t>(rank)], reference));
+      TANDEM_RETURN_IF_ERROR(VerdictOn(rank, result_of(rank), reference));
     }
-    result.checked =
-        fmt::format("weight check: {} tensors equal on each of {} rollouts ({})",
-                    checks[static_cast<size_t>(result.ranks.front())].checked, result.ranks.size(),
-                    reference_dir.empty() ? "against " + reference : reference);
+    result.checked = fmt::format("weight check: {} tensors equal on each of {} rollouts ({})",
+                                 result_of(result.ranks.front()).checked, result.ranks.size(),
+                                 reference_dir.empty() ? "against " + reference : reference);
     for (const WeightCheckResult& check : checks) result.checks.push_back(check.report);
     for (const auto& [rank, client] : targets) checked_[rank] = client->incarnation();
   }
@@ -165,24 +176,31 @@ absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake(const Interrupted& i
 }
 
 absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::Check(const std::string& reference_dir) {
-  return CheckOn(AllRanks(pool_), reference_dir);
+  TANDEM_ASSIGN_OR_RETURN(const auto by_trainer, CheckOn(routes_.rollouts(), reference_dir));
+  std::vector<WeightCheckResult> by_rollout;
+  for (const SyncRoute& route : routes_.list()) {
+    by_rollout.push_back(by_trainer[static_cast<size_t>(route.trainer)]);
+  }
+  return by_rollout;
 }
 
 absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::CheckOn(const std::vector<int>& ranks,
                                                                    const std::string& reference_dir,
                                                                    const Interrupted& interrupted) {
-  TANDEM_RETURN_IF_ERROR(reference_->CheckFiles(reference_dir));
+  TANDEM_RETURN_IF_ERROR(check_files_->Check(reference_dir));
   // A missing rollout must not fail its trainer's call: a trainer that gets no address takes part
   // in the gather and asks no rollout.
-  std::vector<std::string> addresses(static_cast<size_t>(pool_.pairs()));
+  std::map<int, std::string> addresses;  // by trainer
   for (const int rank : ranks) {
     TANDEM_ASSIGN_OR_RETURN(const auto rollout, pool_.rollout(rank));
-    addresses[static_cast<size_t>(rank)] = rollout->address();
+    addresses[routes_.TrainerOf(rank)] = rollout->address();
   }
   const auto check = [&](TrainerClient& trainer, int rank) {
-    return trainer.CheckWeights(addresses[static_cast<size_t>(rank)], reference_dir);
+    const auto address = addresses.find(rank);
+    return trainer.CheckWeights(address == addresses.end() ? "" : address->second, reference_dir);
   };
-  return CallAllTrainers<WeightCheckResult>(pool_, check, interrupted);
+  return CallAllTrainers<WeightCheckResult>(pool_, check,
+                                            {.interrupted = interrupted, .routes = &routes_});
 }
 
 std::string CheckText(size_t rank, const WeightCheckResult& result) {

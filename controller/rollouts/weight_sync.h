@@ -13,8 +13,9 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "controller/rollouts/weight_reference.h"
+#include "controller/rollouts/weight_check_files.h"
 #include "controller/workers/rollout_calls.h"
+#include "controller/workers/sync_routes.h"
 #include "controller/workers/worker_pool.h"
 
 namespace tandem {
@@ -30,12 +31,12 @@ struct CheckPolicy {
 // always.
 enum class ScrambleMode { kOff, kFirst, kAlways };
 
-struct PublishResult {
+struct WeightSyncResult {
   std::vector<int> ranks;            // rollouts that received the version
   std::vector<SyncReply> trainers;   // by rank
   std::map<int, PhaseReport> wakes;  // of the rollouts in `ranks`
   double changed_share = 0;
-  std::string digest;               // of rank 0's publication, "" if it published nothing
+  std::string digest;               // of what rank 0 sent, "" if it sent nothing
   std::string checked;              // a line about the weight check, "" if there was none
   std::vector<PhaseReport> checks;  // of the trainers, by rank; empty if there was none
 };
@@ -47,38 +48,44 @@ using Interrupted = std::function<bool()>;
 // Knows which incarnation of each rollout holds which version. Not thread-safe.
 class WeightSync {
  public:
+  // `routes`: of the placement, for all rollouts.
   WeightSync(WorkerPool& pool,
-             std::unique_ptr<WeightReference> reference,
+             SyncRoutes routes,
+             std::unique_ptr<WeightCheckFiles> check_files,
              CheckPolicy check,
              ScrambleMode scramble = ScrambleMode::kOff)
-      : pool_(pool), reference_(std::move(reference)), check_(check), scramble_(scramble) {}
+      : pool_(pool),
+        routes_(std::move(routes)),
+        check_files_(std::move(check_files)),
+        check_(check),
+        scramble_(scramble) {}
 
   // What checks compare with.
-  const WeightReference& reference() const { return *reference_; }
+  const WeightCheckFiles& check_files() const { return *check_files_; }
 
   // Ends updates that trainers of an older generation left open. Call only while no trainer syncs.
   absl::Status EndStaleUpdates();
 
   // Publishes `version` to all rollouts that do not hold it. A collective of all trainers.
   // With kFirst an incarnation's first weights, and the first after Forget(), are checked.
-  // `reference_dir`: the directory that the check compares with, as WeightReference has it ("": the
-  // trainers' own weights). Peer failures: Recovery decides; DataLoss: a digest or the check
+  // `reference_dir`: the directory that the check compares with, as WeightCheckFiles has it ("":
+  // the trainers' own weights). Peer failures: Recovery decides; DataLoss: a digest or the check
   // differs, the message names worker and tensor; Cancelled: interrupted, the rollouts were asked
   // to abort their updates. Repeating the call is safe after any failure. If a check follows,
   // `before_check` is called before it with the result so far.
-  absl::StatusOr<PublishResult> Publish(
+  absl::StatusOr<WeightSyncResult> Sync(
       int64_t version,
       const std::string& reference_dir,
       const Interrupted& interrupted = {},
-      const std::function<void(const PublishResult&)>& before_check = {});
+      const std::function<void(const WeightSyncResult&)>& before_check = {});
 
-  // Wakes the KV caches of the rollouts that the last Publish sent weights to, which then serve. By
+  // Wakes the KV caches of the rollouts that the last Sync sent weights to, which then serve. By
   // rank.
   absl::StatusOr<std::map<int, PhaseReport>> Wake(const Interrupted& interrupted = {});
 
-  // Compares the rollouts' weights with those of `reference_dir`: one result per rank, which
-  // Verdict evaluates. An error means that nothing is proven: a worker did not answer, or the
-  // directory has no weights to compare with.
+  // Compares the rollouts' weights with those of `reference_dir`: one result per rollout, by rank,
+  // which Verdict evaluates. An error means that nothing was checked: a worker did not answer, or
+  // the directory has no weights to compare with.
   absl::StatusOr<std::vector<WeightCheckResult>> Check(const std::string& reference_dir);
 
   // Ranks whose rollout is not registered or does not hold `version`.
@@ -101,7 +108,8 @@ class WeightSync {
   using Targets = std::map<int, std::shared_ptr<RolloutClient>>;  // by rank
 
   bool CheckDue(int64_t version, const Targets& targets) const;
-  // Results by rank; empty ones for ranks that are not in `ranks`.
+  // Of the rollouts of `ranks`. Results by the trainers' ranks; empty ones of trainers that send to
+  // none of them.
   absl::StatusOr<std::vector<WeightCheckResult>> CheckOn(const std::vector<int>& ranks,
                                                          const std::string& reference_dir,
                                                          const Interrupted& interrupted = {});
@@ -112,20 +120,22 @@ class WeightSync {
   void AbortUpdates(const std::vector<int>& ranks);
 
   WorkerPool& pool_;
-  const std::unique_ptr<WeightReference> reference_;
+  const SyncRoutes routes_;
+  const std::unique_ptr<WeightCheckFiles> check_files_;
   const CheckPolicy check_;
   const ScrambleMode scramble_;
+  // All maps are by the rollout's rank.
   std::map<int, int64_t> checked_;  // rank → incarnation
   std::map<int, int64_t> synced_;   // once at least: rank → incarnation
-  std::map<int, Held> held_;        // by rank
-  std::map<int, Held> pending_;     // published, not awake yet
-  std::map<int, int64_t> sent_;     // rank → newest version that a rollout of it woke with
+  std::map<int, Held> held_;
+  std::map<int, Held> pending_;  // synced, not awake yet
+  std::map<int, int64_t> sent_;  // rank → newest version that a rollout of it woke with
   int64_t resent_ = 0;
 };
 
 // DataLoss: names the first rollout (results are by rank) whose weights differ, or that checked
 // fewer tensors than there are, and its first difference. `reference` describes what was compared
-// with (WeightReference::Describe).
+// with (WeightCheckFiles::Describe).
 absl::Status Verdict(const std::vector<WeightCheckResult>& results, const std::string& reference);
 // The same for one rollout.
 absl::Status VerdictOn(int rank, const WeightCheckResult& result, const std::string& reference);

@@ -36,9 +36,9 @@ absl::Status CheckOnly(const StepContext& context,
   std::error_code ignored;
   std::filesystem::remove(report_file, ignored);
   TANDEM_ASSIGN_OR_RETURN(const RunPosition position, recovery.Start(checkpoint));
-  const std::string directory = recovery.ReferenceFiles();
+  const std::string directory = recovery.FilesToCheck();
   TANDEM_ASSIGN_OR_RETURN(const auto results, context.weights.Check(directory));
-  const std::string reference = context.weights.reference().Describe(directory);
+  const std::string reference = context.weights.check_files().Describe(directory);
   context.progress.OnMessage(
       fmt::format("weight check of version {} against {}", position.version, reference));
   const absl::Status verdict = Verdict(results, reference);

@@ -4,10 +4,12 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/types/response_tokens.h"
+#include "controller/step/phase_recorder.h"
 #include "controller/workers/rollout_calls.h"
 
 namespace tandem {
@@ -22,53 +24,63 @@ auto SleepAndReport(SleepMode mode, std::vector<std::optional<SleepReports>>& re
   };
 }
 
+// Adds what a rollout reports about falling asleep to the step's phases.
+void ReportSleep(int rank, const SleepReports& reports, PhaseRecorder& phases) {
+  const WorkerKey key{WorkerRole::kRollout, rank};
+  phases.ReportOf("generate", key, reports.generate);
+  phases.Report(key, reports.sleep);
+}
+
 }  // namespace
 
-absl::Status ColocatedPlacement::BeforeTraining(StepBatch& batch, bool rollouts_busy) {
+SyncRoutes ColocatedPlacement::Routes() const {
+  std::vector<SyncRoute> routes;
+  for (int rank = 0; rank < pairs_; ++rank) routes.push_back({.trainer = rank, .rollout = rank});
+  return SyncRoutes(std::move(routes));
+}
+
+absl::Status ColocatedPlacement::BeforeTraining(const StepContext& context,
+                                                StepBatch& batch,
+                                                bool rollouts_busy) {
   admission_closed_ = !rollouts_busy;
   if (rollouts_busy) return absl::OkStatus();
   batch.phases.Begin("sleep");
-  std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(context_.pool.pairs()));
-  const auto put = [this](Sample sample) -> absl::Status {
+  std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(pairs_));
+  const auto put = [&context](Sample sample) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
-    return context_.probe.Put(std::move(sample));
+    return context.probe.Put(std::move(sample));
   };
-  const auto again = [this](int rank) { return context_.probe.Reissue(rank); };
+  const auto again = [&context](int rank) { return context.probe.Reissue(rank); };
   const auto probe = [&](const std::vector<int>& ranks) {
     std::vector<GroupRequest> groups;
     for (const int rank : ranks) {
       std::vector<GroupRequest> of_rank = again(rank);
       std::move(of_rank.begin(), of_rank.end(), std::back_inserter(groups));
     }
-    return context_.fleet.Generate(std::move(groups), batch.version, put, {.on_rejoin = again});
+    return context.fleet.Generate(std::move(groups), batch.version, put, {.on_rejoin = again});
   };
   TANDEM_RETURN_IF_ERROR(
-      context_.fleet.CallAll(batch.version, SleepAndReport(options_.sleep, reports), probe));
+      context.fleet.CallAll(batch.version, SleepAndReport(options_.sleep, reports), probe));
   for (size_t rank = 0; rank < reports.size(); ++rank) {
-    const WorkerKey key{WorkerRole::kRollout, static_cast<int>(rank)};
-    batch.phases.ReportOf("generate", key, reports[rank]->generate);
-    batch.phases.Report(key, reports[rank]->sleep);
+    ReportSleep(static_cast<int>(rank), *reports[rank], batch.phases);
   }
   return absl::OkStatus();
 }
 
-void ColocatedPlacement::BeforeSync(StepBatch& batch) {
+void ColocatedPlacement::BeforeSync(const StepContext& context, StepBatch& batch) {
   if (admission_closed_) return;
   admission_closed_ = true;
   batch.phases.Begin("sleep");
-  std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(context_.pool.pairs()));
+  std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(pairs_));
   const auto sleep = SleepAndReport(options_.sleep, reports);
   for (const RolloutAnswer& answer :
-       CallRollouts(context_.pool, AllRanks(context_.pool), sleep, context_.interrupted)) {
+       CallRollouts(context.pool, AllRanks(context.pool), sleep, context.interrupted)) {
     const auto& report = reports[static_cast<size_t>(answer.rank)];
     if (!answer.status.ok()) {
       LogWarn("rollout {} was not put to sleep before the sync: {}", answer.rank,
               std::string(answer.status.message()));
     }
-    if (!answer.status.ok() || !report) continue;
-    const WorkerKey key{WorkerRole::kRollout, answer.rank};
-    batch.phases.ReportOf("generate", key, report->generate);
-    batch.phases.Report(key, report->sleep);
+    if (answer.status.ok() && report) ReportSleep(answer.rank, *report, batch.phases);
   }
 }
 

@@ -118,8 +118,8 @@ void Recovery::WarnOfMoments() const {
       checkpoint_));
 }
 
-std::string Recovery::ReferenceFiles() const {
-  return context_.weights.reference().FindFiles(checkpoint_);
+std::string Recovery::FilesToCheck() const {
+  return context_.weights.check_files().Find(checkpoint_);
 }
 
 absl::StatusOr<RunPosition> Recovery::LoadOnce() {
@@ -133,9 +133,9 @@ absl::StatusOr<RunPosition> Recovery::LoadOnce() {
   // A trainer that died in the middle of a sync may have left its rollout Updating.
   TANDEM_RETURN_IF_ERROR(context_.weights.EndStaleUpdates());
   TANDEM_ASSIGN_OR_RETURN(
-      const PublishResult published,
-      context_.weights.Publish(position.version, ReferenceFiles(), context_.interrupted));
-  if (!published.checked.empty()) context_.progress.OnMessage(published.checked);
+      const WeightSyncResult synced,
+      context_.weights.Sync(position.version, FilesToCheck(), context_.interrupted));
+  if (!synced.checked.empty()) context_.progress.OnMessage(synced.checked);
   TANDEM_RETURN_IF_ERROR(context_.weights.Wake(context_.interrupted).status());
   loaded_ = true;
   return position;

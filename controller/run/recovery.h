@@ -43,8 +43,8 @@ class Recovery {
   // The checkpoint that Recover loads from now on.
   void SetCheckpoint(const std::string& path) { checkpoint_ = path; }
 
-  // The files that the weights of the checkpoint must equal: WeightReference::FindFiles.
-  std::string ReferenceFiles() const;
+  // The files that the weights of the checkpoint must equal: WeightCheckFiles::Find.
+  std::string FilesToCheck() const;
 
   // Warns the user if the loaded checkpoint has no Adam moments: the optimizer restarts from zero,
   // so the run will differ from an uninterrupted one. Recover calls it itself.

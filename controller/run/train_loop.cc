@@ -11,6 +11,7 @@
 #include "controller/step/mini_batches.h"
 #include "controller/step/scoring.h"
 #include "controller/step/step_metrics.h"
+#include "controller/store/checkpoint_index.h"
 #include "controller/store/run_store.h"
 #include "controller/workers/trainer_calls.h"
 
@@ -28,24 +29,30 @@ TrainLoop::TrainLoop(const StepContext& context,
       saver_(context_, options_, position_),
       training_(context_, options_, &position_, saver_),
       weights_(context_, options_, position_, recovery_),
-      length_(options_.limit, options_.total_steps) {}
+      length_(options_.limit, options_.total_steps),
+      validation_(context_, options_, position_, control_, length_),
+      checkpointer_({.context = context_,
+                     .options = options_,
+                     .position = position_,
+                     .length = length_,
+                     .generation = *modes_.generation,
+                     .recovery = recovery_,
+                     .saver = saver_}) {}
 
 absl::Status TrainLoop::Run(const std::string& checkpoint) {
   const absl::StatusOr<RunPosition> started = recovery_.Start(checkpoint);
   if (Stopped(started.status())) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(position_, started);
   recovery_.WarnOfMoments();
-  newest_checkpoint_ = checkpoint;
-  saver_.SetCheckpoint(checkpoint);
+  checkpointer_.StartFrom(checkpoint);
   TANDEM_RETURN_IF_ERROR(RestoreGeneration(checkpoint));
   TANDEM_RETURN_IF_ERROR(RestoreLength(checkpoint));
-  saved_step_ = position_.finished_steps;
   TANDEM_RETURN_IF_ERROR(Rewind(checkpoint.empty() ? -1 : position_.finished_steps));
   SetLogStep(position_.finished_steps);
   SetLogVersion(position_.version);
   control_.OnStarted(position_.finished_steps, position_.version);
   if (options_.val_before_train && position_.finished_steps == 0) {
-    TANDEM_RETURN_IF_ERROR(EvaluateAndRecord());
+    TANDEM_RETURN_IF_ERROR(validation_.Validate());
   }
   const absl::Status trained = Train();
   const absl::Status finished = Finish();
@@ -53,10 +60,10 @@ absl::Status TrainLoop::Run(const std::string& checkpoint) {
 }
 
 absl::Status TrainLoop::Train() {
-  while (ValidationDue() || control_.WaitForNext() == RunControl::Next::kStep) {
+  while (validation_.Due() || control_.WaitForNext() == RunControl::Next::kStep) {
     const RunPosition before = position_;
     absl::Status status;
-    if (!ValidationDue()) status = TimedStep(position_.finished_steps + 1);
+    if (!validation_.Due()) status = TimedStep(position_.finished_steps + 1);
     if (status.ok()) status = AfterStep();
     if (!status.ok()) {
       const absl::Status recovered = RecoverFrom(std::move(status), before);
@@ -84,7 +91,7 @@ absl::Status TrainLoop::RecoverFrom(absl::Status status, const RunPosition& befo
     return recovered.status();
   }
   TANDEM_ASSIGN_OR_RETURN(position_, recovered);
-  TANDEM_RETURN_IF_ERROR(RestoreGeneration(newest_checkpoint_));
+  TANDEM_RETURN_IF_ERROR(RestoreGeneration(checkpointer_.newest()));
   consistent_ = true;
   return Rewind(position_.finished_steps);
 }
@@ -118,15 +125,15 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   TANDEM_RETURN_IF_ERROR(GenerateAndScore(batch));
   modes_.generation->StartBackground(batch);
   TANDEM_RETURN_IF_ERROR(
-      modes_.placement->BeforeTraining(batch, modes_.generation->background_running()));
+      modes_.placement.BeforeTraining(context_, batch, modes_.generation->background_running()));
   TANDEM_RETURN_IF_ERROR(weights_.CompareProbe(batch));
   TANDEM_RETURN_IF_ERROR(ComputeAllLogProbs(batch));
   TANDEM_RETURN_IF_ERROR(ComputeAllAdvantages(batch));
   TANDEM_RETURN_IF_ERROR(training_.Run(batch));
   const absl::Status ahead = modes_.generation->StopBackground(batch);
-  modes_.placement->BeforeSync(batch);
+  modes_.placement.BeforeSync(context_, batch);
   if (IsPeerFailure(ahead)) return ahead;
-  const absl::Status synced = weights_.Publish(batch);
+  const absl::Status synced = weights_.SyncAndWake(batch);
   // If a trainer was lost, the run goes back to a checkpoint. After any other failure the trainers
   // hold the weights of a complete step, so the step is recorded before the run ends.
   if (IsPeerFailure(synced)) return synced;
@@ -213,8 +220,49 @@ absl::Status TrainLoop::Record(StepBatch& batch) {
   TANDEM_RETURN_IF_ERROR(context_.store.RecordStep(record));
   context_.tracker.Log(batch.step, record.metrics);
   context_.progress.OnStep(record);
-  newest_ = std::move(record);
+  checkpointer_.OnRecorded(std::move(record));
   return absl::OkStatus();
+}
+
+absl::Status TrainLoop::AfterStep() {
+  const int64_t planned = length_.total_steps();
+  const std::string told = length_.Settle(position_.finished_steps, !context_.validation.empty());
+  if (!told.empty()) context_.progress.OnMessage(told);
+  TellIfShortened(planned);
+  TANDEM_RETURN_IF_ERROR(checkpointer_.SaveIfDue());
+  return validation_.Due() ? validation_.Validate() : absl::OkStatus();
+}
+
+bool TrainLoop::complete() const {
+  return position_.finished_steps >= length_.total_steps() && checkpointer_.up_to_date() &&
+         validation_.done();
+}
+
+absl::Status TrainLoop::Rewind(int64_t step) {
+  TANDEM_RETURN_IF_ERROR(context_.store.TruncateAfter(step));
+  context_.tracker.Rewind(step);
+  return validation_.Reload();
+}
+
+absl::Status TrainLoop::RestoreLength(const std::string& checkpoint) {
+  if (checkpoint.empty()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(checkpoint));
+  const int64_t before = length_.total_steps();
+  length_.Restore(state.planned_steps);
+  TellIfShortened(before);
+  return absl::OkStatus();
+}
+
+void TrainLoop::TellIfShortened(int64_t before) {
+  if (length_.total_steps() >= before) return;
+  control_.Shorten(length_.total_steps());
+  context_.progress.OnShortened(length_.total_steps());
+}
+
+absl::Status TrainLoop::Finish() {
+  const absl::Status saved = consistent_ ? checkpointer_.SaveUnsaved() : absl::OkStatus();
+  context_.tracker.Flush();
+  return saved;
 }
 
 }  // namespace tandem

@@ -3,17 +3,17 @@
 
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include "controller/generation/generation_mode.h"
-#include "controller/run/evaluation.h"
+#include "controller/run/checkpointer.h"
 #include "controller/run/placement.h"
 #include "controller/run/recovery.h"
 #include "controller/run/run_control.h"
+#include "controller/run/validation_schedule.h"
 #include "controller/run/weight_phases.h"
 #include "controller/step/batch_saver.h"
 #include "controller/step/run_length.h"
@@ -27,7 +27,7 @@ namespace tandem {
 // The exchangeable parts of a run, chosen at assembly; never null.
 struct RunModes {
   std::unique_ptr<GenerationMode> generation;
-  std::unique_ptr<Placement> placement;
+  Placement& placement;  // must outlive the loop
 };
 
 // Runs on one thread, which is the only one that uses the context.
@@ -47,14 +47,13 @@ class TrainLoop {
 
   // May be called inside RunControl::BetweenSteps and after Run.
   const RunPosition& position() const { return position_; }
-  const std::string& newest_checkpoint() const { return newest_checkpoint_; }
+  const std::string& newest_checkpoint() const { return checkpointer_.newest(); }
   // Whether Run failed because the model or checkpoint could not be loaded.
   bool failed_loading() const { return recovery_.failed_loading() || generation_refused_; }
   // Whether all steps are done, saved and validated, so that a next start has nothing to do.
   bool complete() const;
   // The current number of steps of the run: a time limit may have reduced it.
   int64_t total_steps() const { return length_.total_steps(); }
-  absl::StatusOr<EvaluationRecord> EvaluateNow(EvaluationRequest request);
 
  private:
   absl::Status Train();
@@ -77,20 +76,14 @@ class TrainLoop {
   // Restores the generation mode's state (carried groups) from `checkpoint`.
   absl::Status RestoreGeneration(const std::string& checkpoint);
 
-  // Saves a checkpoint and validates, where either is due after the newest step.
+  // Settles the run's length, saves a checkpoint and validates, where it is due after the newest
+  // step.
   absl::Status AfterStep();
   absl::Status RestoreLength(const std::string& checkpoint);
   // Informs the control and the user if the run now has fewer steps than `before`.
   void TellIfShortened(int64_t before);
-  // Whether the validation after the newest step is still to be run: a run may have died, or lost a
-  // worker, between a step's checkpoint and its validation.
-  bool ValidationDue() const;
-  absl::Status EvaluateAndRecord();
   // Removes records after `step` from the store and the trackers.
   absl::Status Rewind(int64_t step);
-  absl::Status SaveCheckpoint();
-  absl::StatusOr<std::string> CommitCheckpoint(const std::string& directory);
-  void ForgetBeforeOldestCheckpoint();
   absl::Status Finish();
 
   const StepContext& context_;
@@ -103,12 +96,10 @@ class TrainLoop {
   TrainingPhase training_;
   WeightPhases weights_;
   RunLength length_;
+  ValidationSchedule validation_;
+  Checkpointer checkpointer_;
   bool consistent_ = true;           // the trainers hold the weights of position_
   bool generation_refused_ = false;  // a checkpoint's generation state does not fit the run
-  std::string newest_checkpoint_;
-  int64_t saved_step_ = 0;  // of the newest checkpoint
-  StepRecord newest_;       // extended by the time of its checkpoint
-  std::set<int64_t> evaluated_;
 };
 
 }  // namespace tandem

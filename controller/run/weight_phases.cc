@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-void ReportSync(const PublishResult& result, PhaseRecorder& phases) {
+void ReportSync(const WeightSyncResult& result, PhaseRecorder& phases) {
   for (const auto& [rank, report] : result.wakes) {
     phases.Report({WorkerRole::kRollout, rank}, report);
   }
@@ -49,21 +49,21 @@ absl::Status WeightPhases::CompareProbe(StepBatch& batch) {
   return absl::OkStatus();
 }
 
-absl::Status WeightPhases::Publish(StepBatch& batch) {
+absl::Status WeightPhases::SyncAndWake(StepBatch& batch) {
   while (true) {
     batch.phases.Begin("sync");
     absl::Status status = [&]() -> absl::Status {
-      const auto begin_check = [&batch](const PublishResult& result) {
+      const auto begin_check = [&batch](const WeightSyncResult& result) {
         ReportSync(result, batch.phases);
         batch.phases.Begin("check");
       };
       TANDEM_ASSIGN_OR_RETURN(
-          const PublishResult published,
-          context_.weights.Publish(position_.version, "", context_.interrupted, begin_check));
-      if (published.checks.empty()) ReportSync(published, batch.phases);
-      batch.phases.Report(WorkerRole::kTrainer, published.checks);
-      if (!published.checked.empty()) context_.progress.OnMessage(published.checked);
-      batch.facts.trainer["weights/changed_share"] = published.changed_share;
+          const WeightSyncResult synced,
+          context_.weights.Sync(position_.version, "", context_.interrupted, begin_check));
+      if (synced.checks.empty()) ReportSync(synced, batch.phases);
+      batch.phases.Report(WorkerRole::kTrainer, synced.checks);
+      if (!synced.checked.empty()) context_.progress.OnMessage(synced.checked);
+      batch.facts.trainer["weights/changed_share"] = synced.changed_share;
       batch.phases.Begin("wake");
       TANDEM_ASSIGN_OR_RETURN(const auto wakes, context_.weights.Wake(context_.interrupted));
       for (const auto& [rank, report] : wakes) {

@@ -1,5 +1,5 @@
 // A step's work on weights besides training: verifies the weights in rollouts, compares trainer and
-// rollout log-probs on a probe, and publishes new weights.
+// rollout log-probs on a probe, and syncs new weights.
 #pragma once
 
 #include <absl/status/status.h>
@@ -29,7 +29,7 @@ class WeightPhases {
   // Sends the weights of the position's version to all rollouts and wakes them. Waits for rollouts
   // that are lost meanwhile to rejoin. Also returns OK where the run is stopping: the step is kept,
   // and the next start synchronizes.
-  absl::Status Publish(StepBatch& batch);
+  absl::Status SyncAndWake(StepBatch& batch);
 
  private:
   const StepContext& context_;

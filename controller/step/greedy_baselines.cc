@@ -58,7 +58,8 @@ absl::StatusOr<std::map<int64_t, double>> GreedyBaselines::Score(RewardFunction&
   std::vector<RewardItem> items;
   for (const auto& [group, baseline] : baselines_) {
     if (!baseline.answered) {
-      return Internal("the greedy response of group {}, remax's baseline, did not come", group);
+      return Internal("no rollout returned the greedy response of group {}, remax's baseline",
+                      group);
     }
     items.push_back(baseline.item);
   }

@@ -49,8 +49,8 @@ void Put(PhaseTime& phase, const WorkerKey& key, const LedgerSnapshot& ledger) {
   }
 }
 
-// The largest sum of a pair's memory peaks. Peaks may be added, as trainer and rollout take turns:
-// one of them is idle in each phase.
+// The largest sum of both peaks of a pair. The peaks can be added, because trainer and rollout take
+// turns: one of them is idle in each phase.
 int64_t PairPeak(const PhaseTime& phase) {
   std::map<int, int64_t> pairs;
   for (const WorkerMemory& worker : phase.workers) {

@@ -26,7 +26,7 @@ RewardItem MakeRewardItem(const PromptCodec& text, const Prompt& prompt, const S
 
 namespace {
 
-constexpr size_t kChunk = 256;  // samples whose arrays are in memory at once
+constexpr size_t kChunk = 256;  // samples whose arrays are in memory at the same time
 
 SampleRecord MakeRecord(int64_t step, const SampleMeta& meta, RewardItem item, RewardScore score) {
   return {.sample_id = meta.sample_id,
@@ -51,8 +51,8 @@ absl::Status CheckFinite(const RewardItem& item, const RewardScore& score) {
     return MakeStatus(
         absl::StatusCode::kUnknown,
         "sample {:#x}, a response to prompt {} of the data (from 0, filtered ones left "
-        "out; data_source \"{}\"): the reward's {} is {}, and every number that is "
-        "made of it would be; correct the service (reward.service_address), or the "
+        "out; data_source \"{}\"): the reward's {} is {}, which would spread to every "
+        "number computed from it; correct the service (reward.service_address), or the "
         "weights of reward.terms",
         item.sample_id, item.sample_id >> 24, item.data_source, key, value);
   };

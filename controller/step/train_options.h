@@ -25,7 +25,7 @@ struct TrainOptions {
   // The run
   int64_t total_steps = 1;
   LengthLimit limit;             // may end the run after fewer steps
-  int64_t save_freq = -1;        // steps; <= 0: only at the end
+  int64_t save_freq = 0;         // steps; 0: by time; below 0: only at the end
   int64_t test_freq = -1;        // steps; <= 0: only at the end
   int64_t save_batch_freq = -1;  // steps; <= 0: never
   bool val_before_train = true;

@@ -61,7 +61,7 @@ absl::Status TrainingPhase::Run(StepBatch& batch) {
     }
   }
   AverageUpdateMetrics(batch.facts, updates);
-  TellOfRejected(batch, updates);
+  ReportRejectedUpdates(batch, updates);
   return absl::OkStatus();
 }
 
@@ -200,7 +200,7 @@ absl::Status TrainingPhase::CountRejected(StepBatch& batch,
       kl == metrics.end() ? NAN : kl->second);
 }
 
-void TrainingPhase::TellOfRejected(const StepBatch& batch, int64_t updates) {
+void TrainingPhase::ReportRejectedUpdates(const StepBatch& batch, int64_t updates) {
   const auto rejected = batch.facts.trainer.find(kRejectedUpdates);
   if (rejected == batch.facts.trainer.end()) return;
   context_.progress.OnMessage(

@@ -47,7 +47,7 @@ class TrainingPhase {
   absl::Status CountRejected(StepBatch& batch,
                              const std::map<std::string, double>& metrics,
                              int64_t updates);
-  void TellOfRejected(const StepBatch& batch, int64_t updates);
+  void ReportRejectedUpdates(const StepBatch& batch, int64_t updates);
 
   const StepContext& context_;
   const TrainOptions& options_;

@@ -84,6 +84,7 @@ absl::StatusOr<std::unique_ptr<const BatchReader>> BatchReader::Open(const std::
   }
   TANDEM_ASSIGN_OR_RETURN(const BatchPreamble preamble, ReadPreamble(**file));
   TANDEM_RETURN_IF_ERROR(CheckDigest(**file, preamble));
+  TANDEM_RETURN_IF_ERROR((*file)->CheckWhole());
   std::unique_ptr<BatchReader> reader(new BatchReader(*std::move(file)));
   reader->version_ = preamble.version;
   const auto* header = reinterpret_cast<const char*>(reader->file_->data());

@@ -47,9 +47,8 @@ class BatchReader {
   BatchHeader header_;
 };
 
-// Writes a saved batch (saved_batch.h) atomically, with one sample in memory at a time.
-
-// Not thread-safe. Errors as AtomicFile.
+// Writes a saved batch (saved_batch.h) atomically, with one sample in memory at a time. Not
+// thread-safe. Errors as AtomicFile.
 class BatchWriter {
  public:
   static absl::StatusOr<std::unique_ptr<BatchWriter>> Create(const std::string& path);

@@ -10,9 +10,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
+#include "controller/store/run_file.h"
 
 namespace tandem {
 namespace {
@@ -88,6 +90,7 @@ Json StateJson(const ControllerState& state) {
 
 // Turns nlohmann's exceptions about wrong types into a status.
 absl::StatusOr<ControllerState> FromJson(const std::string& path, const std::string& text) try {
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(text), path));
   const Json json = Json::parse(text);
   if (json.at("format") != kFormat) {
     return MakeStatus(absl::StatusCode::kDataLoss, "{}: format {} is not known here, {} is", path,
@@ -114,9 +117,8 @@ absl::StatusOr<ControllerState> FromJson(const std::string& path, const std::str
 }  // namespace
 
 absl::StatusOr<CheckpointIndex> CheckpointIndex::Open(const std::string& dir, int64_t keep) {
+  TANDEM_RETURN_IF_ERROR(MakeFolder(dir));
   std::error_code error;
-  fs::create_directories(dir, error);
-  if (error) return FromError("cannot make folder " + dir, error);
   CheckpointIndex index(dir, keep);
   std::vector<fs::path> unfinished;
   for (const auto& entry : fs::directory_iterator(dir, error)) {
@@ -145,8 +147,7 @@ absl::StatusOr<std::string> CheckpointIndex::Begin(int64_t step) {
   std::error_code error;
   fs::remove(dir_ + "/" + kFinished, error);
   fs::remove_all(path, error);
-  fs::create_directories(path, error);
-  if (error) return FromError("cannot make folder " + path, error);
+  TANDEM_RETURN_IF_ERROR(MakeFolder(path));
   return path;
 }
 
@@ -256,12 +257,9 @@ absl::StatusOr<std::string> CheckpointIndex::SetAside(int64_t step) {
     if (at && *at > step) ours.push_back(entry.path());
   }
   if (ours.empty()) return "";
-  std::string previous = dir_ + ".previous";
-  for (int n = 2; fs::exists(previous, error); ++n)
-    previous = fmt::format("{}.previous-{}", dir_, n);
+  const std::string previous = UnusedPreviousPath(dir_);
   if (looks_) return previous;
-  fs::create_directories(previous, error);
-  if (error) return FromError("cannot make folder " + previous, error);
+  TANDEM_RETURN_IF_ERROR(MakeFolder(previous));
   for (const char* name : {kFinished, kLatest}) {  // they name a checkpoint that is moved
     if (fs::exists(fs::path(dir_) / name, error)) ours.emplace_back(fs::path(dir_) / name);
   }

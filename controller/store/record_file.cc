@@ -8,18 +8,13 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "common/base/status.h"
+#include "common/formats/file_io.h"
 
 namespace tandem {
 namespace {
 
 int OpenRecordFile(const std::string& path) {
   return open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-}
-
-absl::Status RecordFileError() {
-  const int error = errno;
-  return MakeStatus(IoErrorCode(error), "{}", std::strerror(error));
 }
 
 }  // namespace
@@ -38,34 +33,23 @@ void RecordFile::Close() {
 }
 
 bool RecordFile::Append(const std::string& record) {
-  const absl::Status written = Write(record);
-  if (written.ok()) {
+  const int error = Write(record);
+  if (error == 0) {
     TellDropped();
     return true;
   }
   if (dropped_++ == 0) {
     LogWarn("cannot write {} to {}: {}; the run continues and drops them until it can", contents_,
-            path_, std::string(written.message()));
+            path_, std::strerror(error));
   }
   return false;
 }
 
-absl::Status RecordFile::Write(const std::string& record) {
+int RecordFile::Write(const std::string& record) {
   if (fd_ < 0) fd_ = OpenRecordFile(path_);
-  if (fd_ < 0) return RecordFileError();
-  const off_t end = lseek(fd_, 0, SEEK_END);
-  for (size_t done = 0; done < record.size();) {
-    const ssize_t written = write(fd_, record.data() + done, record.size() - done);
-    if (written >= 0) {
-      done += static_cast<size_t>(written);
-    } else if (errno != EINTR) {
-      const absl::Status failure = RecordFileError();
-      // A reader would take the beginning of this record and the next one for a single record.
-      if (end >= 0) (void)!ftruncate(fd_, end);
-      return failure;
-    }
-  }
-  return absl::OkStatus();
+  const int64_t end = fd_ < 0 ? -1 : lseek(fd_, 0, SEEK_END);
+  if (end < 0) return errno;
+  return AppendOrCutBack(fd_, record, end, Sync::kNo).error;
 }
 
 void RecordFile::TellDropped() {

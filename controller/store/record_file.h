@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include <absl/status/status.h>
-
 namespace tandem {
 
 // A record is in the file completely or not at all. One that cannot be written, because the disk is
@@ -26,7 +24,8 @@ class RecordFile {
   void Close();
 
  private:
-  absl::Status Write(const std::string& record);
+  // The errno of what failed, 0: the record is written.
+  int Write(const std::string& record);
   void TellDropped();
 
   const std::string path_;

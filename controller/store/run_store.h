@@ -1,4 +1,5 @@
-// Names of the metrics that progress and report show; they are verl's where verl has them.
+// The record of a run: its steps, samples and evaluations, the interface of the store that keeps
+// them, and the names of metrics that other code reads.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 
 namespace tandem {
 
+// Names of the metrics that progress and report show; they are verl's names where verl has them.
 inline constexpr const char* kRewardMean = "critic/rewards/mean";
 inline constexpr const char* kResponseLengthMean = "response_length/mean";
 // Nearest-rank percentiles over the samples that are trained on.

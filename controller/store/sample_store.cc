@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <system_error>
@@ -15,6 +14,7 @@
 
 #include "common/base/status.h"
 #include "common/types/response_tokens.h"
+#include "controller/store/run_file.h"
 
 namespace tandem {
 namespace {
@@ -26,10 +26,6 @@ constexpr const char* kArrayNames[kTokenArrays] = {
 template <typename T>
 void AppendArray(std::string& bytes, const std::vector<T>& values) {
   bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
-}
-
-absl::Status DiskError(const std::string& path, int error) {
-  return MakeStatus(IoErrorCode(error), "{}: {}", path, std::strerror(error));
 }
 
 absl::Status CheckLengths(const Sample& sample) {
@@ -80,9 +76,7 @@ int64_t CountTrained(const std::vector<Segment>& segments,
 
 absl::StatusOr<std::unique_ptr<SampleStore>> SampleStore::Open(const std::string& dir,
                                                                int64_t keep) {
-  std::error_code error;
-  std::filesystem::create_directories(dir, error);
-  if (error) return DiskError("cannot make folder " + dir, error.value());
+  TANDEM_RETURN_IF_ERROR(MakeFolder(dir));
   return std::unique_ptr<SampleStore>(new SampleStore(dir, keep));
 }
 
@@ -98,7 +92,7 @@ absl::Status SampleStore::BeginStep(int64_t step) {
   end_ = 0;
   path_ = fmt::format("{}/step_{:06}.samples", dir_, step);
   fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd_ < 0) return DiskError(path_, errno);
+  if (fd_ < 0) return RunFileError(path_, "opening", errno);
   Prune();
   return absl::OkStatus();
 }
@@ -128,7 +122,7 @@ absl::Status SampleStore::Put(const Sample& sample, int64_t version, TokenVersio
   AppendArray(bytes, sample.versions);
   const MutexLock lock(step_mutex_);
   if (metas_.contains(sample.sample_id)) {
-    return MakeStatus(absl::StatusCode::kAlreadyExists, "sample {:#x} came twice",
+    return MakeStatus(absl::StatusCode::kAlreadyExists, "sample {:#x} was returned twice",
                       sample.sample_id);
   }
   TANDEM_ASSIGN_OR_RETURN(const int64_t offset, Append(bytes));
@@ -286,13 +280,7 @@ absl::StatusOr<std::vector<float>> SampleStore::ReadArray(TokenArray array,
 
 absl::StatusOr<int64_t> SampleStore::Append(const std::string& bytes) {
   if (fd_ < 0) return FailedPrecondition("no step has begun");
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t wrote =
-        pwrite(fd_, bytes.data() + done, bytes.size() - done, end_ + static_cast<int64_t>(done));
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return DiskError(path_, errno);
-    done += static_cast<size_t>(wrote);
-  }
+  TANDEM_RETURN_IF_ERROR(WriteRunFile(fd_, path_, bytes, end_));
   return std::exchange(end_, end_ + static_cast<int64_t>(bytes.size()));
 }
 
@@ -305,15 +293,7 @@ absl::StatusOr<std::vector<float>> SampleStore::ReadFloats(int64_t offset, int64
 }
 
 absl::Status SampleStore::ReadAt(int64_t offset, void* data, int64_t bytes) const {
-  for (int64_t done = 0; done < bytes;) {
-    const ssize_t got = pread(fd_, static_cast<char*>(data) + done,
-                              static_cast<size_t>(bytes - done), offset + done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return DiskError(path_, errno);
-    if (got == 0) return absl::DataLossError(path_ + " was cut short while in use");
-    done += got;
-  }
-  return absl::OkStatus();
+  return ReadRunFile(fd_, path_, {static_cast<char*>(data), static_cast<size_t>(bytes)}, offset);
 }
 
 }  // namespace tandem

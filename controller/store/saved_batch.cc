@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -30,7 +31,7 @@ Json NumberJson(double value) {
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
-double NumberOf(const Json& json) {
+double ParseNumber(const Json& json) {
   if (!json.is_string()) return json.get<double>();
   const auto text = json.get<std::string>();
   if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
@@ -45,16 +46,16 @@ Json NumbersJson(const std::map<std::string, double>& numbers) {
   return json;
 }
 
-std::map<std::string, double> NumbersOf(const Json& json) {
+std::map<std::string, double> ParseNumbers(const Json& json) {
   std::map<std::string, double> numbers;
-  for (const auto& [name, value] : json.items()) numbers[name] = NumberOf(value);
+  for (const auto& [name, value] : json.items()) numbers[name] = ParseNumber(value);
   return numbers;
 }
 
 // Ids are text, because many JSON readers store numbers as doubles and would round them.
 std::string IdText(uint64_t id) { return fmt::format("{:#x}", id); }
 
-uint64_t IdOf(const std::string& text) {
+uint64_t ParseId(const std::string& text) {
   uint64_t id = 0;
   const char* const end = text.data() + text.size();
   if (!text.starts_with("0x")) throw std::invalid_argument("\"" + text + "\" is no sample id");
@@ -65,7 +66,7 @@ uint64_t IdOf(const std::string& text) {
   return id;
 }
 
-FinishReason FinishReasonOf(const std::string& name) {
+FinishReason ParseFinishReason(const std::string& name) {
   for (const auto& [reason, text] : kFinishReasons) {
     if (name == text) return reason;
   }
@@ -94,7 +95,7 @@ Json InfoJson(const SavedBatchInfo& info) {
   return json;
 }
 
-SavedBatchInfo InfoOf(const Json& json) {
+SavedBatchInfo InfoFromJson(const Json& json) {
   SavedBatchInfo info{.step = json.at("step").get<int64_t>(),
                       .sampling_version = json.at("sampling_version").get<int64_t>(),
                       .version = json.at("version").get<int64_t>(),
@@ -105,7 +106,7 @@ SavedBatchInfo InfoOf(const Json& json) {
                       .model_path = json.at("model").get<std::string>(),
                       .checkpoint = json.at("checkpoint").get<std::string>(),
                       .config_yaml = json.at("config").get<std::string>(),
-                      .metrics = NumbersOf(json.at("metrics"))};
+                      .metrics = ParseNumbers(json.at("metrics"))};
   for (const Json& mini : json.at("mini_batches")) {
     info.mini_batches.push_back({.index = mini.at("index").get<int64_t>(),
                                  .samples = mini.at("samples").get<int64_t>(),
@@ -141,23 +142,23 @@ Json EntryJson(const BatchEntry& entry) {
   return json;
 }
 
-BatchEntry EntryOf(const Json& json) {
+BatchEntry EntryFromJson(const Json& json) {
   BatchEntry entry;
   SavedSample& sample = entry.meta;
-  sample.sample_id = IdOf(json.at("id").get<std::string>());
+  sample.sample_id = ParseId(json.at("id").get<std::string>());
   sample.group = json.at("group").get<int64_t>();
   sample.index = json.at("index").get<int64_t>();
   sample.prompt_tokens = json.at("prompt_tokens").get<int64_t>();
   sample.trained_tokens = json.at("trained_tokens").get<int64_t>();
-  sample.finish_reason = FinishReasonOf(json.at("finish_reason").get<std::string>());
-  sample.temperature = static_cast<float>(NumberOf(json.at("temperature")));
+  sample.finish_reason = ParseFinishReason(json.at("finish_reason").get<std::string>());
+  sample.temperature = static_cast<float>(ParseNumber(json.at("temperature")));
   sample.off_support = json.at("off_support").get<bool>();
   sample.mini_batch = json.at("mini_batch").get<int64_t>();
   sample.rank = json.at("rank").get<int>();
-  sample.score = NumberOf(json.at("score"));
-  sample.reward = NumberOf(json.at("reward"));
-  sample.advantage = NumberOf(json.at("advantage"));
-  sample.reward_terms = NumbersOf(json.at("reward_terms"));
+  sample.score = ParseNumber(json.at("score"));
+  sample.reward = ParseNumber(json.at("reward"));
+  sample.advantage = ParseNumber(json.at("advantage"));
+  sample.reward_terms = ParseNumbers(json.at("reward_terms"));
   for (const Json& segment : json.at("segments")) {
     sample.segments.push_back({.begin = segment.at(0).get<int64_t>(),
                                .length = segment.at(1).get<int64_t>(),
@@ -200,9 +201,10 @@ std::string BatchHeaderToJson(const SavedBatchInfo& info, const std::vector<Batc
 
 // Turns exceptions of nlohmann and of the functions above into a status.
 absl::StatusOr<BatchHeader> BatchHeaderFromJson(const char* text, size_t bytes) try {
+  TANDEM_RETURN_IF_ERROR(CheckJsonNesting({text, bytes}));
   const Json json = Json::parse(text, text + bytes);
-  BatchHeader header{.info = InfoOf(json.at("batch"))};
-  for (const Json& sample : json.at("samples")) header.entries.push_back(EntryOf(sample));
+  BatchHeader header{.info = InfoFromJson(json.at("batch"))};
+  for (const Json& sample : json.at("samples")) header.entries.push_back(EntryFromJson(sample));
   return header;
 } catch (const std::exception& e) {
   return MakeStatus(absl::StatusCode::kDataLoss, "its header is damaged: {}", e.what());

@@ -38,18 +38,15 @@ absl::Status ErrorOf(sqlite3* db, int result) {
 SqliteStatement::SqliteStatement(sqlite3* db, sqlite3_stmt* statement)
     : db_(db), statement_(statement, &sqlite3_finalize) {}
 
-SqliteStatement& SqliteStatement::Bind(int index, int64_t value) {
+void SqliteStatement::BindAt(int index, int64_t value) {
   sqlite3_bind_int64(statement_.get(), index, value);
-  return *this;
 }
-SqliteStatement& SqliteStatement::Bind(int index, double value) {
+void SqliteStatement::BindAt(int index, double value) {
   sqlite3_bind_double(statement_.get(), index, value);
-  return *this;
 }
-SqliteStatement& SqliteStatement::Bind(int index, const std::string& value) {
+void SqliteStatement::BindAt(int index, const std::string& value) {
   sqlite3_bind_text(statement_.get(), index, value.data(), static_cast<int>(value.size()),
                     SQLITE_TRANSIENT);
-  return *this;
 }
 
 absl::StatusOr<bool> SqliteStatement::Step() {

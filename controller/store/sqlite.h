@@ -16,9 +16,13 @@ namespace tandem {
 // One prepared statement. Parameters are numbered from 1, columns from 0.
 class SqliteStatement {
  public:
-  SqliteStatement& Bind(int index, int64_t value);
-  SqliteStatement& Bind(int index, double value);
-  SqliteStatement& Bind(int index, const std::string& value);
+  // Binds the statement's parameters, in their order.
+  template <typename... Values>
+  SqliteStatement& Bind(const Values&... values) {
+    int index = 0;
+    (BindAt(++index, values), ...);
+    return *this;
+  }
 
   // True: a row can be read; false: there are no more.
   absl::StatusOr<bool> Step();
@@ -32,6 +36,9 @@ class SqliteStatement {
  private:
   friend class SqliteDatabase;
   SqliteStatement(sqlite3* db, sqlite3_stmt* statement);
+  void BindAt(int index, int64_t value);
+  void BindAt(int index, double value);
+  void BindAt(int index, const std::string& value);
   sqlite3* db_;
   std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> statement_;
 };

@@ -220,16 +220,9 @@ absl::Status SqliteRunStore::RecordRun(const RunInfo& info) {
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement insert,
       db_->Prepare("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
-  return insert.Bind(1, info.run_id)
-      .Bind(2, info.started_at)
-      .Bind(3, info.run_dir)
-      .Bind(4, info.build)
-      .Bind(5, info.numerics_class)
-      .Bind(6, info.config_yaml)
-      .Bind(7, info.total_steps)
-      .Bind(8, info.first_step)
-      .Bind(9, info.kernel_sets)
-      .Bind(10, info.memory_plan)
+  return insert
+      .Bind(info.run_id, info.started_at, info.run_dir, info.build, info.numerics_class,
+            info.config_yaml, info.total_steps, info.first_step, info.kernel_sets, info.memory_plan)
       .Run();
 }
 
@@ -258,12 +251,9 @@ absl::Status SqliteRunStore::InsertPhases(const StepRecord& step) {
                           db_->Prepare("INSERT INTO phases VALUES (?, ?, ?, ?, ?, ?)"));
   for (size_t i = 0; i < step.phases.size(); ++i) {
     const PhaseTime& phase = step.phases[i];
-    TANDEM_RETURN_IF_ERROR(insert.Bind(1, step.step)
-                               .Bind(2, static_cast<int64_t>(i))
-                               .Bind(3, phase.phase)
-                               .Bind(4, phase.seconds)
-                               .Bind(5, phase.peak_bytes)
-                               .Bind(6, WorkersToJson(phase.workers))
+    TANDEM_RETURN_IF_ERROR(insert
+                               .Bind(step.step, static_cast<int64_t>(i), phase.phase, phase.seconds,
+                                     phase.peak_bytes, WorkersToJson(phase.workers))
                                .Run());
   }
   return absl::OkStatus();
@@ -275,11 +265,8 @@ absl::Status SqliteRunStore::RecordStep(const StepRecord& step) {
   TANDEM_RETURN_IF_ERROR(DeleteStep("phases", step.step));
   TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert,
                           db_->Prepare("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?)"));
-  TANDEM_RETURN_IF_ERROR(insert.Bind(1, step.step)
-                             .Bind(2, step.version)
-                             .Bind(3, step.finished_at)
-                             .Bind(4, NumbersToJson(step.metrics))
-                             .Run());
+  TANDEM_RETURN_IF_ERROR(
+      insert.Bind(step.step, step.version, step.finished_at, NumbersToJson(step.metrics)).Run());
   TANDEM_RETURN_IF_ERROR(InsertPhases(step));
   return transaction.Commit();
 }
@@ -292,22 +279,14 @@ absl::Status SqliteRunStore::RecordSamples(int64_t step, const std::vector<Sampl
       SqliteStatement insert,
       db_->Prepare("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   for (const SampleRecord& sample : samples) {
-    TANDEM_RETURN_IF_ERROR(insert.Bind(1, step)
-                               .Bind(2, static_cast<int64_t>(sample.sample_id))
-                               .Bind(3, sample.group)
-                               .Bind(4, sample.index)
-                               .Bind(5, sample.prompt)
-                               .Bind(6, sample.response)
-                               .Bind(7, sample.ground_truth)
-                               .Bind(8, sample.reward)
-                               .Bind(9, sample.response_tokens)
-                               .Bind(10, static_cast<int64_t>(sample.finish_reason))
-                               .Bind(11, sample.weight_version)
-                               .Bind(12, sample.advantage)
-                               .Bind(13, NumbersToJson(sample.reward_terms))
-                               .Bind(14, sample.token_offset)
-                               .Bind(15, SegmentsToJson(sample.segments))
-                               .Run());
+    TANDEM_RETURN_IF_ERROR(
+        insert
+            .Bind(step, static_cast<int64_t>(sample.sample_id), sample.group, sample.index,
+                  sample.prompt, sample.response, sample.ground_truth, sample.reward,
+                  sample.response_tokens, static_cast<int64_t>(sample.finish_reason),
+                  sample.weight_version, sample.advantage, NumbersToJson(sample.reward_terms),
+                  sample.token_offset, SegmentsToJson(sample.segments))
+            .Run());
   }
   return transaction.Commit();
 }
@@ -317,12 +296,9 @@ absl::Status SqliteRunStore::RecordEvaluation(const EvaluationRecord& evaluation
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement insert,
       db_->Prepare("INSERT OR REPLACE INTO evaluations VALUES (?, ?, ?, ?, ?, ?)"));
-  return insert.Bind(1, evaluation.step)
-      .Bind(2, evaluation.version)
-      .Bind(3, evaluation.prompts)
-      .Bind(4, evaluation.samples)
-      .Bind(5, evaluation.seconds)
-      .Bind(6, NumbersToJson(evaluation.metrics))
+  return insert
+      .Bind(evaluation.step, evaluation.version, evaluation.prompts, evaluation.samples,
+            evaluation.seconds, NumbersToJson(evaluation.metrics))
       .Run();
 }
 
@@ -341,7 +317,7 @@ absl::StatusOr<std::vector<PhaseTime>> SqliteRunStore::PhasesOf(int64_t step) {
       SqliteStatement select,
       db_->Prepare("SELECT phase, seconds, peak_bytes, workers FROM phases WHERE step = ? ORDER BY "
                    "ordinal"));
-  select.Bind(1, step);
+  select.Bind(step);
   std::vector<PhaseTime> phases;
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
@@ -360,7 +336,7 @@ absl::StatusOr<std::vector<StepRecord>> SqliteRunStore::ListSteps(int64_t first_
       db_->Prepare("SELECT step, version, finished_at, metrics FROM steps WHERE step >= ? AND "
                    "(? = 0 OR step <= ?) ORDER BY step DESC LIMIT ?"));
   const int64_t most = limit > 0 ? limit : -1;  // -1: all
-  select.Bind(1, first_step).Bind(2, last_step).Bind(3, last_step).Bind(4, most);
+  select.Bind(first_step, last_step, last_step, most);
   std::vector<StepRecord> steps;
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
@@ -384,7 +360,7 @@ absl::StatusOr<SampleRecordPage> SqliteRunStore::ListSamples(int64_t step,
   SampleRecordPage page;
   TANDEM_ASSIGN_OR_RETURN(SqliteStatement count,
                           db_->Prepare("SELECT COUNT(*) FROM samples WHERE step = ?"));
-  TANDEM_RETURN_IF_ERROR(count.Bind(1, step).Step().status());
+  TANDEM_RETURN_IF_ERROR(count.Bind(step).Step().status());
   page.total = count.Int(0);
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement select,
@@ -393,7 +369,7 @@ absl::StatusOr<SampleRecordPage> SqliteRunStore::ListSamples(int64_t step,
           "reward, response_tokens, finish_reason, weight_version, advantage, reward_terms, "
           "token_offset, segments FROM samples WHERE step = ? ORDER BY sample_id LIMIT ? OFFSET "
           "?"));
-  select.Bind(1, step).Bind(2, limit).Bind(3, offset);
+  select.Bind(step, limit, offset);
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return page;

@@ -1,4 +1,4 @@
-// The memory ledgers of the workers in a phase as JSON text, for a column of the store.
+// The RunStore in SQLite: RUN_DIR/run.db.
 #pragma once
 
 #include <memory>
@@ -13,6 +13,7 @@
 
 namespace tandem {
 
+// The memory ledgers of the workers in a phase as JSON text, for a column of the store.
 std::string WorkersToJson(const std::vector<WorkerMemory>& workers);
 // Empty if WorkersToJson did not write the text.
 std::vector<WorkerMemory> WorkersFromJson(const std::string& text);

@@ -1,4 +1,4 @@
-// CRC-32C (Castagnoli polynomial 0x1EDC6F41, RFC 3720 appendix B.4) and TFRecord's masked form.
+// Writes a run's metrics for TensorBoard, and the file format that this needs.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,11 @@
 
 namespace tandem {
 
+// CRC-32C (Castagnoli polynomial 0x1EDC6F41, RFC 3720 appendix B.4).
 uint32_t Crc32c(const std::string& bytes);
 
-// ((crc >> 15) | (crc << 17)) + 0xa282ead8: makes a checksum safe for data that contains checksums.
+// The masked form of TFRecord, ((crc >> 15) | (crc << 17)) + 0xa282ead8, which is safe for data
+// that contains checksums.
 uint32_t MaskedCrc32c(const std::string& bytes);
 
 // The bytes of a TensorBoard event file: TFRecords around tensorflow.Event messages.

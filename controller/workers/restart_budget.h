@@ -36,7 +36,7 @@ class RestartBudget {
   void CloseIncident() { attempts_ = 0; }
   // Incidents so far, of all roles and times.
   int64_t spent() const { return spent_; }
-  // "recovering (1 of 3): " and the message of `reason`, for whoever watches the run.
+  // "recovering (1 of 3): " and the message of `reason`, for the run's output.
   std::string RecoveringFrom(const absl::Status& reason) const;
 
  private:

@@ -1,18 +1,22 @@
-// The calls that the controller makes to one rollout worker.
+// The calls that the controller makes to one rollout worker, and their implementation over gRPC.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/time/time.h>
 
 #include "common/types/ledger_snapshot.h"
 #include "common/types/sample.h"
 
 namespace tandem {
+
+struct RpcSecurity;  // common/net/channel.h
 
 // Asks for samples of one prompt.
 struct GroupRequest {
@@ -54,40 +58,61 @@ struct SleepReports {
   PhaseReport sleep;
 };
 
-// Thread-safe. Errors: Unavailable, DeadlineExceeded: the worker is lost or late; Aborted: another
-// incarnation serves at the address; Cancelled: CancelAll; FailedPrecondition: its state does not
-// allow it.
+// The calls to one rollout. A call that an implementation does not override answers Unimplemented,
+// so that a fake implements only the calls that its tests make. Thread-safe. Errors: Unavailable,
+// DeadlineExceeded: the worker is lost or late; Aborted: another incarnation serves at the address;
+// Cancelled: CancelAll; FailedPrecondition: its state does not allow it.
 class RolloutClient {
  public:
   virtual ~RolloutClient() = default;
 
   // Returns at once. `on_sample` is called for every finished sample, then `on_done` exactly once,
   // from a thread of the client, never while this call runs on the same thread with a lock held.
-  virtual void Generate(const GroupRequest& request,
-                        std::function<void(Sample)> on_sample,
-                        std::function<void(absl::Status)> on_done) = 0;
+  virtual void Generate(const GroupRequest& /*request*/,
+                        std::function<void(Sample)> /*on_sample*/,
+                        std::function<void(absl::Status)> on_done) {
+    on_done(Unimplemented("Generate"));
+  }
 
   // Aborts the named requests at the worker (all when empty). Their samples arrive with the tokens
   // generated so far, as kAborted. Idempotent.
-  virtual absl::Status Abort(const std::vector<std::string>& request_ids) = 0;
-  virtual absl::StatusOr<SleepReports> Sleep(SleepMode mode) = 0;
+  virtual absl::Status Abort(const std::vector<std::string>& /*request_ids*/) {
+    return Unimplemented("Abort");
+  }
+  virtual absl::StatusOr<SleepReports> Sleep(SleepMode /*mode*/) { return Unimplemented("Sleep"); }
   // `tags`: "weights", "kv_cache"; empty: both.
-  virtual absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>& tags) = 0;
+  virtual absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>& /*tags*/) {
+    return Unimplemented("Wake");
+  }
   // Checks that the rollout still holds every byte of `version` as it was accepted. DataLoss names
   // the first tensor that differs.
-  virtual absl::StatusOr<PhaseReport> VerifyWeights(int64_t version) = 0;
+  virtual absl::StatusOr<PhaseReport> VerifyWeights(int64_t /*version*/) {
+    return Unimplemented("VerifyWeights");
+  }
   // Tokens that the process has prefilled since it started: of prompts, of continued samples, and
   // those computed again after a preemption.
-  virtual absl::StatusOr<int64_t> PrefilledTokens() = 0;
+  virtual absl::StatusOr<int64_t> PrefilledTokens() { return Unimplemented("PrefilledTokens"); }
   // Ends an update of any version that a lost trainer left open. Without effect if none is open.
-  virtual absl::Status AbortUpdate(const std::string& reason) = 0;
-  virtual absl::Status Shutdown() = 0;
+  virtual absl::Status AbortUpdate(const std::string& /*reason*/) {
+    return Unimplemented("AbortUpdate");
+  }
+  virtual absl::Status Shutdown() { return Unimplemented("Shutdown"); }
 
   // Ends all calls that are under way with Cancelled.
   virtual void CancelAll() = 0;
 
   virtual std::string address() const = 0;
   virtual int64_t incarnation() const = 0;
+
+ private:
+  static absl::Status Unimplemented(const char* call);
 };
+
+// A client over gRPC. `timeout` bounds every call that does a phase's work
+// (cluster.rpc_timeout_seconds).
+absl::StatusOr<std::shared_ptr<RolloutClient>> MakeGrpcRolloutClient(const std::string& address,
+                                                                     int64_t incarnation,
+                                                                     absl::Duration timeout,
+                                                                     const RpcSecurity& security);
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,6 +15,7 @@
 
 #include "common/base/mutex.h"
 #include "common/base/status.h"
+#include "controller/workers/sync_routes.h"
 #include "controller/workers/worker_pool.h"
 
 namespace tandem {
@@ -46,46 +48,56 @@ inline int FailureSpecificity(const absl::Status& status) {
 // How often a caller that waits for workers asks whether it was interrupted.
 inline constexpr std::chrono::milliseconds kInterruptPoll{50};
 
-// How long the rank that failed may take to answer after another rank has noticed the failure.
+// How long a failed rank may take to answer after another rank has noticed its failure, where a
+// caller sets no TrainerCallOptions::grace.
 inline constexpr std::chrono::seconds kRootCauseGrace{3};
 
 // Prefixes `status`, the result of a call to trainer `rank`, with the name of the worker that
-// failed, and marks that worker lost if it did not answer.
+// failed, and marks that worker lost if it did not answer. `partner`: the rollout that the trainer
+// called; nullopt: unknown.
 inline absl::Status AttributeFailure(WorkerPool& pool,
                                      int rank,
                                      int64_t incarnation,
+                                     std::optional<int> partner,
                                      const absl::Status& status) {
   const WorkerKey trainer{WorkerRole::kTrainer, rank};
   if (absl::IsCancelled(status)) {
     return absl::CancelledError(trainer.Text() + " sends no heartbeats; its call was cancelled");
   }
-  if (OriginOf(status) == FailureOrigin::kPartner) {
-    const WorkerKey rollout{WorkerRole::kRollout, rank};
-    const auto client = pool.rollout(rank);
+  if (OriginOf(status) == FailureOrigin::kPartner && partner) {
+    const WorkerKey rollout{WorkerRole::kRollout, *partner};
+    const auto client = pool.rollout(*partner);
     if (absl::IsUnavailable(status) && client.ok()) {
       pool.MarkLost(rollout, (*client)->incarnation());
     }
     return Annotate(status, fmt::format("{} (reported by {})", rollout.Text(), trainer.Text()));
   }
-  const bool noticed = OriginOf(status) == FailureOrigin::kAnotherRank;
-  if (absl::IsUnavailable(status) && !noticed && !AnsweredByWorker(status)) {
+  const bool own = OriginOf(status) == FailureOrigin::kHere;
+  if (absl::IsUnavailable(status) && own && !AnsweredByWorker(status)) {
     pool.MarkLost(trainer, incarnation);
   }
   return Annotate(status, trainer.Text());
 }
 
+struct TrainerCallOptions {
+  // Polled (empty: never); when it returns true, all calls are cancelled and the result is
+  // Cancelled.
+  std::function<bool()> interrupted;
+  // How long the rank that failed may take to answer after another rank has noticed the failure.
+  std::chrono::milliseconds grace = kRootCauseGrace;
+  // For calls in which trainers call the rollouts of these routes, whose failures they report.
+  const SyncRoutes* routes = nullptr;
+};
+
 // Runs `call(TrainerClient&, rank) -> StatusOr<Result>` on all ranks, one thread each, and returns
 // the results by rank. A failure cancels the calls to the other ranks, which would otherwise wait
-// for the failed one. A failure that only reports that another rank failed leaves that rank `grace`
-// to answer first. The most specific failure (FailureSpecificity) is returned, the first of equals,
-// prefixed with the rank. `interrupted` is polled (empty: never); when it returns true, all calls
-// are cancelled and the result is Cancelled.
+// for the failed one. A failure that only reports that another rank failed leaves that rank
+// `options.grace` to answer first. The most specific failure (FailureSpecificity) is returned, the
+// first of equals, prefixed with the rank.
 template <typename Result, typename Call>
-absl::StatusOr<std::vector<Result>> CallAllTrainers(
-    WorkerPool& pool,
-    const Call& call,
-    const std::function<bool()>& interrupted = {},
-    std::chrono::milliseconds grace = kRootCauseGrace) {
+absl::StatusOr<std::vector<Result>> CallAllTrainers(WorkerPool& pool,
+                                                    const Call& call,
+                                                    const TrainerCallOptions& options = {}) {
   std::vector<std::shared_ptr<TrainerClient>> clients;
   for (int rank = 0; rank < pool.pairs(); ++rank) {
     TANDEM_ASSIGN_OR_RETURN(auto client, pool.trainer(rank));
@@ -105,8 +117,10 @@ absl::StatusOr<std::vector<Result>> CallAllTrainers(
     if (result.ok()) {
       results[rank] = std::move(result).value();
     } else if (FailureSpecificity(result.status()) > FailureSpecificity(failure)) {
-      failure =
-          AttributeFailure(pool, static_cast<int>(rank), client.incarnation(), result.status());
+      const int trainer = static_cast<int>(rank);
+      const auto partner =
+          options.routes != nullptr ? options.routes->RolloutOf(trainer) : std::nullopt;
+      failure = AttributeFailure(pool, trainer, client.incarnation(), partner, result.status());
     }
   };
   std::vector<std::jthread> threads;
@@ -117,9 +131,10 @@ absl::StatusOr<std::vector<Result>> CallAllTrainers(
     while (running > 0 && failure.ok()) {
       (void)changed.WaitUntil(results_mutex, steady_clock::now() + kInterruptPoll);
       if (running == 0 || !failure.ok()) break;
-      if (interrupted && interrupted()) failure = absl::CancelledError("interrupted");
+      if (options.interrupted && options.interrupted())
+        failure = absl::CancelledError("interrupted");
     }
-    const auto graceful_until = steady_clock::now() + grace;
+    const auto graceful_until = steady_clock::now() + options.grace;
     while (running > 0 && OriginOf(failure) == FailureOrigin::kAnotherRank &&
            changed.WaitUntil(results_mutex, graceful_until)) {
     }

@@ -1,18 +1,23 @@
-// The calls that the controller makes to one trainer worker: the primitives of a training step.
+// The calls that the controller makes to one trainer worker, the primitives of a training step, and
+// their implementation over gRPC.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/time/time.h>
 
 #include "common/rollout_correction/off_policy_metrics.h"
 #include "common/types/ledger_snapshot.h"
 
 namespace tandem {
+
+struct RpcSecurity;  // common/net/channel.h
 
 // Forms the group of all ranks and loads state.
 struct ResetCall {
@@ -71,8 +76,8 @@ enum class ScoredPolicy {
 
 struct SyncCall {
   int64_t version = 0;
-  std::vector<int> target_ranks;  // ranks whose rollouts receive the weights
-  std::string rollout_address;    // of this rank's rollout; empty: takes part in the gathers only
+  std::vector<int> senders;     // ranks of the trainers that send to a rollout
+  std::string rollout_address;  // that this trainer sends to; empty: takes part in the gathers only
   int64_t rollout_incarnation = 0;
   bool scramble = false;  // the rollout fills its weights with NaN first, to prove that all arrive
 };
@@ -109,26 +114,50 @@ struct SaveReply {
   PhaseReport report;
 };
 
-// All calls block until the work is done; collective ones must be made on every rank at once.
-// Errors as in trainer.proto; Cancelled: CancelAll. Thread-safe.
+// The calls to one trainer. A call that an implementation does not override answers Unimplemented,
+// so that a fake implements only the calls that its tests make. All calls block until the work is
+// done; collective ones must be made on every rank at once. Errors as in trainer.proto; Cancelled:
+// CancelAll. Thread-safe.
 class TrainerClient {
  public:
   virtual ~TrainerClient() = default;
 
-  virtual absl::Status Reset(const ResetCall& command) = 0;
+  virtual absl::Status Reset(const ResetCall& /*command*/) { return Unimplemented("Reset"); }
   virtual absl::StatusOr<ForwardBackwardReply> ForwardBackward(
-      const ForwardBackwardCall& command) = 0;
-  virtual absl::StatusOr<OptimizerStepReply> OptimizerStep(int64_t version) = 0;
-  virtual absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, ScoredPolicy policy) = 0;
-  virtual absl::StatusOr<SyncReply> SyncWeights(const SyncCall& command) = 0;
+      const ForwardBackwardCall& /*command*/) {
+    return Unimplemented("ForwardBackward");
+  }
+  virtual absl::StatusOr<OptimizerStepReply> OptimizerStep(int64_t /*version*/) {
+    return Unimplemented("OptimizerStep");
+  }
+  virtual absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t /*step*/, ScoredPolicy /*policy*/) {
+    return Unimplemented("ComputeLogProbs");
+  }
+  virtual absl::StatusOr<SyncReply> SyncWeights(const SyncCall& /*command*/) {
+    return Unimplemented("SyncWeights");
+  }
   // `hf_checkpoint` empty: compare with the trainer's masters.
-  virtual absl::StatusOr<WeightCheckResult> CheckWeights(const std::string& rollout_address,
-                                                         const std::string& hf_checkpoint) = 0;
-  virtual absl::StatusOr<SaveReply> SaveState(const std::string& directory, int64_t version) = 0;
-  virtual absl::Status Shutdown() = 0;
+  virtual absl::StatusOr<WeightCheckResult> CheckWeights(const std::string& /*rollout_address*/,
+                                                         const std::string& /*hf_checkpoint*/) {
+    return Unimplemented("CheckWeights");
+  }
+  virtual absl::StatusOr<SaveReply> SaveState(const std::string& /*directory*/,
+                                              int64_t /*version*/) {
+    return Unimplemented("SaveState");
+  }
+  virtual absl::Status Shutdown() { return Unimplemented("Shutdown"); }
 
   virtual void CancelAll() = 0;
   virtual int64_t incarnation() const = 0;
+
+ private:
+  static absl::Status Unimplemented(const char* call);
 };
+
+// A client over gRPC. `timeout` bounds every call (cluster.rpc_timeout_seconds).
+absl::StatusOr<std::shared_ptr<TrainerClient>> MakeGrpcTrainerClient(const std::string& address,
+                                                                     int64_t incarnation,
+                                                                     absl::Duration timeout,
+                                                                     const RpcSecurity& security);
 
 }  // namespace tandem

@@ -69,8 +69,7 @@ absl::Status WorkerRegistry::CheckAnnouncement(const Announcement& announcement)
   if (!other_build.empty() && !options_.allow_other_build) {
     return FailedPrecondition(
         "{}: they may not understand each other's messages, and their results may differ; start "
-        "all "
-        "programs from one build (--version shows it), or set cluster.allow_other_build=true",
+        "all programs from one build (--version shows it), or set cluster.allow_other_build=true",
         other_build);
   }
   const bool is_trainer = key.role == WorkerRole::kTrainer;

@@ -1,4 +1,4 @@
-"""What a build directory tells of its build: ninja's log and the headers that ninja recorded."""
+"""Figures of a build from its directory: ninja's log and the headers that ninja recorded."""
 import collections
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""What figures depend on: commit and machine; and how a command is run and its lines kept."""
+"""Commit and machine, on which figures depend; and running a command and keeping its lines."""
 import ctypes
 import os
 import pathlib

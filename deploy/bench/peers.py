@@ -1,4 +1,4 @@
-"""Runs what a user would pick instead, in turns with Tandem, on the same model and machine."""
+"""Runs the alternatives to Tandem, in turns with it, on the same model and machine."""
 import os
 import pathlib
 import subprocess

@@ -1,5 +1,5 @@
-"""The table of ratios, each beside the target it is held to; a target that is missed says so, and so
-does a row whose peer did not run."""
+"""The table of ratios with their targets; it marks missed targets and rows whose peer did not
+run."""
 import re
 
 

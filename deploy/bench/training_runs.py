@@ -1,4 +1,4 @@
-"""Whole training runs through the launcher, one after the other, and what their stores say."""
+"""Whole training runs through the launcher, one after the other, and figures from their stores."""
 import datetime
 import json
 import shutil

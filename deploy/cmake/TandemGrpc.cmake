@@ -35,7 +35,9 @@ if(TANDEM_GRPC_STATIC)
     INTERFACE_LINK_LIBRARIES
     "$<LINK_GROUP:RESCAN,${_group}>;OpenSSL::SSL;OpenSSL::Crypto;ZLIB::ZLIB;Threads::Threads;${CMAKE_DL_LIBS};rt")
   target_link_libraries(tandem_grpc INTERFACE tandem_grpcpp_a)
-  target_link_options(tandem_grpc INTERFACE "LINKER:--exclude-libs,ALL")
+  if(NOT TANDEM_FUZZING)  # clang's sanitizers are an archive too: libraries must find its malloc
+    target_link_options(tandem_grpc INTERFACE "LINKER:--exclude-libs,ALL")
+  endif()
   add_library(tandem_grpcpp_reflection_a STATIC IMPORTED GLOBAL)
   set_target_properties(tandem_grpcpp_reflection_a PROPERTIES
     IMPORTED_LOCATION ${_dir}/libgrpc++_reflection.a INTERFACE_LINK_LIBRARIES tandem_grpcpp_a)

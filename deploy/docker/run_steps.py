@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Does what a Containerfile says in an unpacked root, without a container engine.
+"""Runs the steps of a Containerfile in an unpacked root, without a container engine.
 
 usage: run_steps.py CONTAINERFILE ROOT [ARGUMENT...]     as root, from the folder that COPY copies from
 
 RUN, COPY, ENV, WORKDIR; FROM is what ROOT is already (debootstrap --variant=minbase bookworm ROOT).
-At last ENTRYPOINT is run with the arguments; without any it is not. ROOT needs /proc and /dev:
+With arguments, ENTRYPOINT is run with them at the end. ROOT needs /proc and /dev:
 both are mounted for the length of the steps, in a mount namespace of their own.
 """
 import glob

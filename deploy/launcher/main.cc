@@ -63,7 +63,8 @@ int Launch(const Flags& flags) {
   const absl::Status checked =
       CheckConfig(*loaded, std::array<ConfigCheck, 2>{CheckAdvantageEstimator, CheckReward});
   if (!flags.dry_run) {  // a dry run is the controller's, which prints them
-    for (const std::string& notice : loaded->notices) std::fputs(("note: " + notice + "\n").c_str(), stderr);
+    for (const std::string& notice : loaded->notices)
+      std::fputs(("note: " + notice + "\n").c_str(), stderr);
   }
   const v1::Config& config = loaded->config;
   if (!checked.ok()) return Fail(FailedAt::kConfig, checked);
@@ -81,9 +82,9 @@ int Launch(const Flags& flags) {
   const std::string run_dir = config.cluster().run_dir();
   const absl::Status folders = MakeFolder(run_dir + "/logs");
   if (!folders.ok()) return Fail(FailedAt::kInputs, Annotate(folders, "cluster.run_dir"));
-  const auto lock = DirectoryLock::Take(
-      run_dir, "launcher.lock", "a launcher",
-      "stop it, or choose another directory with --set cluster.run_dir=DIR");
+  const auto lock =
+      DirectoryLock::Take(run_dir, "launcher.lock", "a launcher",
+                          "stop it, or choose another directory with --set cluster.run_dir=DIR");
   if (!lock.ok()) return Fail(FailedAt::kInputs, Annotate(lock.status(), "cluster.run_dir"));
   LaunchPlan plan = MakeLaunchPlan(config, flags.bin_dir, flags.config, flags.overrides);
   plan.start_paused = flags.start_paused;

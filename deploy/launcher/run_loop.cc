@@ -30,7 +30,8 @@ void PrintSay(const Action& action, const ProcessTable& table) {
   if (!action.blame) return;
   const std::string path = LogPath(table.plan(), action.id);
   const std::string last = table.LastLogLines(action.id, kBlameLines);
-  if (!last.empty()) std::fputs(fmt::format("---- last lines of {}\n{}----\n", path, last).c_str(), stderr);
+  if (!last.empty())
+    std::fputs(fmt::format("---- last lines of {}\n{}----\n", path, last).c_str(), stderr);
 }
 
 class RunLoop {

@@ -1,4 +1,4 @@
-"""What packing reads and changes of ELF files: run path, needed libraries, symbol versions."""
+"""Reads and changes ELF files for packing: run path, needed libraries, symbol versions."""
 import re
 import struct
 import subprocess

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Packs a build: usage make.py --build DIR --out DIR --epoch SECONDS [--level N] [--no-tar] [--wheel].
 
-deploy/package.sh calls it, with the time of the commit; equal inputs give equal bytes. Programs that hold
-a folder of this machine would be other ones elsewhere: they are named, and nothing is packed.
+deploy/package.sh calls it, with the time of the commit; equal inputs give equal bytes. Programs that contain
+a path of this machine would differ elsewhere: they are named, and nothing is packed.
 """
 import argparse
 import pathlib

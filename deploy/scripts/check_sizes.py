@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A source of more than 600 lines says in its first comment why it is one file: usage check_sizes.py [ROOT].
 
-A file holds one idea, whatever its length; such a length is rarely one idea. The comment has the words
+A file holds one idea, and so many lines are rarely one idea. The comment has the words
 "one file because". Generated tables (.inc) do not count.
 """
 import pathlib

@@ -1,5 +1,5 @@
-"""What a run of .ci/run looks at when it cannot look at everything: a share of the tree by turns, and
-what changed since a recorded commit as far as it is affordable.
+"""Chooses what a run of .ci/run checks when it cannot check everything: a share of the tree by turns,
+and what changed since a recorded commit as far as time allows.
 
 A run draws its turn from a hash of the newest commit. Nothing is kept between runs on machines that are
 thrown away, and a count (of days, of commits) would leave turns out for ever where runs come at regular

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the command that compiles a precompiled header, X.gch, and writes X.gch.sum beside it: a digest of
-# the headers in it. gcc never gives the same bytes twice, so that ccache, which would read them as a
-# part of every source that uses the header, reads the digest instead (CCACHE_PCH_EXTSUM). The old one is
+# the headers in it. gcc never writes the same bytes twice, so ccache, which would hash them as a
+# part of every source that uses the header, hashes the digest instead (CCACHE_PCH_EXTSUM). The old one is
 # removed first, as gcc reads an existing precompiled header while it compiles its successor.
 header="" headers="" previous=""
 for argument; do

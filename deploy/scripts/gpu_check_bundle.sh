@@ -2,13 +2,13 @@
 # Collects what gpu_check.sh runs into one folder that can be copied to a machine with a GPU:
 #   deploy/scripts/gpu_check_bundle.sh [--model DIR] [--with-torch] [--pack] [OUT PROGRAM...]
 # OUT/bin has the programs (executables, stripped, and scripts), OUT/lib every library that the
-# executables load but the C library's own, the driver's and LibTorch's, which are the machine's;
+# executables load, except the C library, the driver and LibTorch, which the machine provides;
 # OUT/lib/compiler has libstdc++, for machines whose own is older. Beside them gpu_check.sh, its table,
 # and built.txt: what the bundle was built from and needs. The build's target gpu_check_bundle runs it.
 # Without OUT: gpu_check in the build folder, of the programs that the build lists for it.
 # --model       OUT/model, a copy of DIR, an HF checkpoint directory, which whole runs train
 # --with-torch  OUT/torch, LibTorch too (0.5 GB), for machines whose Python has none
-# --pack        OUT.tar.xz as well, which gpu_check.sh takes as it takes the folder
+# --pack        OUT.tar.xz as well, which gpu_check.sh accepts like the folder
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 cd "$OLDPWD" || exit 64 # relative paths start where the user is
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Formatting and clang-tidy. Every finding is an error, and so is a lack of time for what is due: the
+# Formatting and clang-tidy. Every finding is an error, and so is too little time for the files that are due: the
 # files of this run's turn, and those that changed since the recorded commit as far as they fit into
 # its plan (deploy/scripts/ci_turns.py). What needs no tool but Python and bash (layers, shape, sizes,
 # documentation, syntax of shell scripts) is a test of ctest (tests/deploy/scripts).
 #   deploy/scripts/lint.sh [--tidy-seconds N | --whole]
-# --tidy-seconds  after which clang-tidy begins no file (default: no limit)
-# --whole         clang-tidy looks at every file, not at this turn's
+# --tidy-seconds  after which clang-tidy starts no further file (default: no limit)
+# --whole         clang-tidy checks every file, not only this turn's
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 usage_if_asked "$@"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checks the checks of the algorithms: changes one thing at a time and requires that a test fails.
+"""Checks the tests of the algorithms: changes one thing at a time and requires that a test fails.
 
     deploy/scripts/mutations.py [--only TEXT] [--build DIR]
     deploy/scripts/mutations.py --check [--root DIR]    # only whether every text is still there
 
 Each mutation of a formula is made in the source, its test program is built and run, and the source is
 put back, also after Ctrl-C and SIGTERM. Prints a table; exit code 1 where a mutation survived. Takes half an hour
-on two cores, so that it is no part of .ci/run; nobody else should build from the folder meanwhile.
+on two cores, so it is not part of .ci/run; do not build from the folder meanwhile.
 """
 import argparse
 import json
@@ -18,6 +18,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOSSES = "trainer_worker/losses"
 ADVANTAGES = "controller/algorithm"
+GENERATION = "rollout_worker/generation"
 # what: file, text there once, text in its place, test program
 MUTATIONS = [
     ("vanilla: the sign of the ratio's term", f"{LOSSES}/policy/vanilla.cc",
@@ -98,6 +99,37 @@ MUTATIONS = [
      "const LayerWeights view = ViewLayer(spec, layout, group, layer);", "lora_training_test"),
     ("lora: ends of names off a dot", "common/lora/lora_spec.cc",
      'absl::EndsWith(module, "." + text_)', "absl::EndsWith(module, text_)", "lora_test"),
+    ("scheduler: a block that others hold is free", f"{GENERATION}/scheduler.cc",
+     "if (--holders_[static_cast<size_t>(block)] == 0) free_", "--holders_[static_cast<size_t>(block)];\n    free_",
+     "rollout_core_test"),
+    ("scheduler: a long prefill stalls decoding", f"{GENERATION}/scheduler.cc",
+     "*budget - later, preempted", "*budget, preempted", "rollout_core_test"),
+    ("scheduler: the first chunk of a prompt must fit", f"{GENERATION}/scheduler.cc",
+     "MissingBlocks(*sequence, sequence->length())", "MissingBlocks(*sequence, sequence->computed + 1)",
+     "rollout_core_test"),
+    ("scheduler: the oldest gives way", f"{GENERATION}/scheduler.cc",
+     "queue.rbegin(); it != queue.rend()", "queue.begin(); it != queue.end()", "rollout_core_test"),
+    ("scheduler: a shared block is written to", f"{GENERATION}/scheduler.cc",
+     "plan_.copies.push_back({blocks[first], blocks.back()});", "", "rollout_core_test"),
+    ("scheduler: the response's block is shared, too", f"{GENERATION}/scheduler.cc",
+     "group.prompt_tokens / kKvBlockTokens;", "KvBlocksFor(group.prompt_tokens);", "rollout_core_test"),
+    ("scheduler: computed is kept without its blocks", f"{GENERATION}/scheduler.cc",
+     "sequence->computed = 0;", "", "rollout_core_test"),
+    ("scheduler: decoding counts as prefill", f"{GENERATION}/scheduler.cc",
+     "if (sequence->length() == came_with) prefill", "prefill", "rollout_generation_test"),
+    ("draws: one uniform for a whole response", f"{GENERATION}/model_runner.cc",
+     "static_cast<uint64_t>(sequence.length())", "uint64_t{0}", "rollout_generation_test"),
+    ("samples: one segment over a change of weights", f"{GENERATION}/sequence.cc",
+     "sample.segments.back().weight_version == sequence.versions[i];", "true;", "rollout_generation_test"),
+    ("samples: what was sent counts as generated here", f"{GENERATION}/sequence.cc",
+     "sequence->carried = static_cast<int64_t>(continuation.tokens.size());", "", "rollout_generation_test"),
+    ("stop: one token above max_tokens", f"{GENERATION}/sequence.cc",
+     "if (left_ <= 0)", "if (left_ < 0)", "rollout_core_test"),
+    ("stop: no text over two tokens", f"{GENERATION}/sequence.cc",
+     "tail_.size() - (longest_stop_ - 1)", "tail_.size()", "rollout_core_test"),
+    ("stop: a round's last token hides the end", f"{GENERATION}/sequence.cc",
+     "if (left_ <= 0) return FinishReason::kLength;\n  return cut",
+     "if (left_ <= 0 && !cut) return FinishReason::kLength;\n  return cut", "rollout_core_test"),
 ]
 
 

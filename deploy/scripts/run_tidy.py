@@ -7,7 +7,7 @@ Due are the files of the turn that this run draws, and as many as fit into --pla
 changed since the recorded commit or include what did (ci_turns.py); --whole: all files. A file that
 was clean is not checked again before it, a repository header that it includes or .clang-tidy changes.
 Whatever is due and was not checked is a failure: for lack of time, because it took too long, or because
-clang cannot parse it. Files that only g++ can parse stand with their reason in tidy_unparsed.txt; one
+clang cannot parse it. Files that only g++ can parse are listed with their reason in tidy_unparsed.txt; one
 that clang can parse must not. The compile commands must be of single files: a build without unity
 files and precompiled headers.
 """

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Builds the test programs of this run's turn under AddressSanitizer with UndefinedBehaviorSanitizer
 # ("address") and under ThreadSanitizer ("thread") and runs their tests. Over all turns every program
-# is in one of each; deploy/scripts/sanitize_plan.py deals them and says what is left to other turns.
+# is in one of each; deploy/scripts/sanitize_plan.py assigns them and prints what is left to other turns.
 #   deploy/scripts/sanitize.sh [address|thread] [--show | --whole]
-# --show   lists all turns and what is in none, with the reason, and builds nothing
-# --whole  takes all programs, however long that is
+# --show   lists all turns and the programs in none, with the reason, and builds nothing
+# --whole  runs all programs, however long that takes
 # Without a name: both sanitizers, as .ci/run does. TANDEM_CI_TURN=N takes turn N, not the one drawn.
-# Builds lie in build-asan and build-tsan, or beside $TANDEM_BUILD_DIR, and are those of the presets asan
+# Builds are in build-asan and build-tsan, or beside $TANDEM_BUILD_DIR, and are those of the presets asan
 # and tsan in CMakePresets.json.
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 source "$ROOT/deploy/shell/build_folder.sh"

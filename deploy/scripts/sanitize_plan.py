@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which test programs are built and run under which sanitizer in this run, so that all are in some turn.
+"""Chooses the test programs for each sanitizer in this run, so that every program is in some turn.
 
   deploy/scripts/sanitize_plan.py address=BUILD thread=BUILD [--show | --whole | --out DIR]
                                   [--seconds N] [--changed-seconds N]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the tests again and again on a machine that is busy and stands still now and then.
+"""Runs the tests repeatedly on a busy machine that sometimes stops.
 
   deploy/scripts/stress_tests.py [--build DIR] [--runs 20] [--seed 1] [--busy 2] [--stop-seconds 5]
                                  [--run-seconds 3600] [-- ctest arguments]
 
 Beside each run two loops keep two cores busy, and processes that the tests started, one after the
-other, are stopped (SIGSTOP) for up to 5 seconds and go on. A test that depends on time fails then. The
+other, are stopped (SIGSTOP) for up to 5 seconds and then continue. A test that depends on time fails then. The
 seed decides when and for how long, and which of the processes that are there. Prints how often each
 test failed, in which runs and how; exits with 1 if one did, if a run did not end within --run-seconds,
 or if processes were left behind. Tests that a run was waiting for when it was ended are among those that

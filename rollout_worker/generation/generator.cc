@@ -34,8 +34,7 @@ absl::Status CheckTokens(const Continuation& continuation, int64_t vocab_limit) 
     if (id >= 0 && id < vocab_limit) continue;
     return InvalidArgument(
         "token {} of the continuation has id {}, but the tokenizer's ids are 0 to {}: these are "
-        "ids "
-        "of another tokenizer; restart the sample",
+        "ids of another tokenizer; restart the sample",
         i, id, vocab_limit - 1);
   }
   return absl::OkStatus();

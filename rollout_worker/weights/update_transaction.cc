@@ -86,18 +86,17 @@ absl::Status UpdateTransaction::Apply(UpdateId id,
   for (const BucketEntry& entry : entries) {
     const auto of_tensor = coverage.try_emplace(entry.tensor, open_->coverage[entry.tensor]).first;
     if (!of_tensor->second.Add(entry.row, entry.rows)) {
-      return InvalidArgument("rows {} to {} of {} came twice", entry.row,
+      return InvalidArgument("rows {} to {} of {} arrived twice", entry.row,
                              entry.row + entry.rows - 1, open_->manifest[entry.tensor].name);
     }
   }
   for (auto& [tensor, marked] : coverage) open_->coverage[tensor] = std::move(marked);
   std::vector<DenseRows> rows;
   for (const BucketEntry& entry : entries) {
-    rows.push_back({open_->places[entry.tensor], entry.row, entry.rows, slot.data + entry.offset,
-                    slot.location});
+    rows.push_back({open_->places[entry.tensor], entry.row, entry.rows, slot.data + entry.offset});
   }
   open_->applied = open_->applied || !rows.empty();
-  return storage_->StoreRows(rows);
+  return storage_->StoreRows(rows, slot.location);
 }
 
 size_t UpdateTransaction::kept_tensors() const {
@@ -115,14 +114,14 @@ absl::Status UpdateTransaction::CheckBase(const std::vector<Digest>& digests) co
       return MakeStatus(
           absl::StatusCode::kDataLoss,
           "the adapters of version {} belong to another base: the digest of {} is {} here, {} at "
-          "the trainer; the rollout is empty until a whole update",
+          "the trainer; the rollout is empty until it receives all weights",
           open_->id.version, base[t]->name, accepted_[t].Hex(), wanted.Hex());
     }
     if (held[t] == wanted) continue;
     return MakeStatus(absl::StatusCode::kDataLoss,
                       "{} of the base changed in this rollout's memory: digest {} at the commit of "
-                      "version {}, {} when it was accepted; the rollout is empty until a whole "
-                      "update",
+                      "version {}, {} when it was accepted; the rollout is empty until it "
+                      "receives all weights",
                       base[t]->name, held[t].Hex(), open_->id.version, accepted_[t].Hex());
   }
   return absl::OkStatus();
@@ -135,7 +134,7 @@ absl::Status UpdateTransaction::CheckDigests(const std::vector<Digest>& digests)
     if (held[t] == digests[t]) continue;
     return MakeStatus(absl::StatusCode::kDataLoss,
                       "{} of version {} arrived damaged: digest {} here, {} at the trainer; the "
-                      "rollout is empty until a whole update",
+                      "rollout is empty until it receives all weights",
                       open_->manifest[t].name, open_->id.version, held[t].Hex(), digests[t].Hex());
   }
   return absl::OkStatus();

@@ -53,7 +53,7 @@ class RowCoverage {
 struct FilledSlot {
   const std::byte* data = nullptr;
   int64_t bytes = 0;
-  Location location = Location::kDevice;  // SlotMemory::location()
+  Location location = Location::kDevice;  // ConsumerSlots::location()
 };
 
 // Not thread-safe: called by the engine thread. A version is visible from a successful Commit or

@@ -60,7 +60,7 @@ absl::Status WeightStorage::LoadCheckpoint(const std::string& model_dir,
       const int64_t rows = std::min(step, place.rows() - row);
       TANDEM_RETURN_IF_ERROR(
           checkpoint->ReadRows(place.name, row, rows, layout_->dtype(), piece.data()));
-      TANDEM_RETURN_IF_ERROR(ops.StoreRows({{&place, row, rows, piece.data()}}));
+      TANDEM_RETURN_IF_ERROR(ops.StoreRows({{&place, row, rows, piece.data()}}, Location::kHost));
       // The copy must finish before the next read overwrites the piece.
       TANDEM_RETURN_IF_ERROR(device_->Synchronize());
     }

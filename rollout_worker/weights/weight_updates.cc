@@ -94,7 +94,7 @@ absl::Status WeightUpdates::ApplyBucket(UpdateId id,
 }
 
 absl::Status WeightUpdates::ApplySlot(int slot, const std::vector<BucketEntry>& entries) {
-  SlotMemory& slots = *received_.slots;
+  ConsumerSlots& slots = *received_.slots;
   TANDEM_RETURN_IF_ERROR(slots.BeginRead(slot, received_.connection));
   TANDEM_RETURN_IF_ERROR(transaction_.Apply(
       request_.id, {slots.slot(slot), request_.slots.slot_bytes, slots.location()}, entries));

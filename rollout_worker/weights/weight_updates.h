@@ -12,6 +12,7 @@
 #include <absl/time/time.h>
 
 #include "common/weights/peer_connection.h"
+#include "common/weights/update_request.h"
 #include "rollout_worker/weights/rollout_state.h"
 #include "rollout_worker/weights/update_transaction.h"
 #include "rollout_worker/weights/weight_storage.h"
@@ -26,14 +27,6 @@ struct WeightUpdatesOptions {
   WeightTransport* transport = HostTransport();  // outlives the object
   // The injected fault "resident weights" flips a bit here after a commit; may be null.
   WeightStorage* resident = nullptr;
-};
-
-struct UpdateRequest {
-  UpdateId id;
-  SlotShape slots;
-  Manifest manifest;
-  bool scramble = false;                    // fill the weights with NaN first
-  UpdateScope scope = UpdateScope::kWhole;  // the tensors of the manifest
 };
 
 // The only class that uses the socket, the slots and the transaction. Every call first asks
@@ -51,7 +44,7 @@ class WeightUpdates {
   // (its trainer was replaced); Aborted if it is not. Other errors as UpdateTransaction::Begin.
   absl::Status Begin(const UpdateRequest& request);
   // Applies a bucket. The first Apply receives the slots from the socket. Unavailable: the trainer
-  // has died, and the update has ended. Other errors as SlotMemory::BeginRead and
+  // has died, and the update has ended. Other errors as ConsumerSlots::BeginRead and
   // UpdateTransaction::Apply.
   absl::Status Apply(UpdateId id, int slot, const std::vector<BucketEntry>& entries);
   // Ends the update, whether or not it succeeds, and unmaps the slots. Aborted: `id` is not the

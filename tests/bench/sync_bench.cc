@@ -41,7 +41,7 @@ ModelSpec BenchSpec() {
   return spec;
 }
 
-// A receiver on a thread of its own, as in the rollout process.
+// A receiver on a separate thread, as in the rollout process.
 class ThreadClient : public UpdateClient {
  public:
   explicit ThreadClient(UpdateTransaction* receiver)
@@ -54,18 +54,18 @@ class ThreadClient : public UpdateClient {
   }
   ~ThreadClient() override { orders_.Close(); }
 
-  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
-    offer_ = offer;
+  absl::StatusOr<PeerConnection> Begin(const UpdateRequest& request,
+                                       const ProducerSlots& slots) override {
+    request_ = request;
     slots_ = &slots;
-    TANDEM_RETURN_IF_ERROR(receiver_->Begin({offer.version, offer.generation}, offer.manifest));
+    TANDEM_RETURN_IF_ERROR(receiver_->Begin(request.id, request.manifest));
     return PeerConnection();
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
     outstanding_[slot] = true;
     orders_.Push([this, slot, entries] {
-      replies_[slot].Push(receiver_->Apply({offer_.version, offer_.generation},
-                                           {slots_->slot(slot), slots_->shape().slot_bytes},
-                                           entries));
+      replies_[slot].Push(
+          receiver_->Apply(request_.id, {slots_->slot(slot), slots_->shape().slot_bytes}, entries));
     });
     return absl::OkStatus();
   }
@@ -74,7 +74,7 @@ class ThreadClient : public UpdateClient {
     return *replies_[slot].Pop();
   }
   absl::Status Commit(const std::vector<Digest>& digests) override {
-    return receiver_->Commit({offer_.version, offer_.generation}, digests);
+    return receiver_->Commit(request_.id, digests);
   }
   absl::Status Abort(const std::string&) override {
     receiver_->Abort();
@@ -83,8 +83,8 @@ class ThreadClient : public UpdateClient {
 
  private:
   UpdateTransaction* const receiver_;
-  UpdateOffer offer_;
-  const SlotMemory* slots_ = nullptr;
+  UpdateRequest request_;
+  const ProducerSlots* slots_ = nullptr;
   BoundedQueue<std::function<void()>> orders_;
   BoundedQueue<absl::Status> replies_[2];
   bool outstanding_[2] = {};

@@ -1,4 +1,5 @@
-// Configs and data that cannot work: refused by name before anything trains, nobody left.
+// Configs and data that cannot work: refused by name before anything trains, and no process is
+// left.
 #include <fstream>
 
 #include <arpa/inet.h>
@@ -224,7 +225,7 @@ TEST_CASE("a second controller in the same directory is refused") {
   rig.WaitForStatus("the controller to listen", [](const auto&) { return true; });
   TestProcess& second = rig.StartController({"--start-paused"});
   REQUIRE(second.Wait() == 64);
-  REQUIRE(rig.Log("controller").find("another controller is at work in") != std::string::npos);
+  REQUIRE(rig.Log("controller").find(" is in use (a controller, process ") != std::string::npos);
   REQUIRE(rig.Launch({"--dry-run"}).Wait() == 64);
   RequireSaid(rig.Log("launcher"), {"another controller is at work in " + rig.run_dir()});
   REQUIRE(first.running());

@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-// What was said by whoever refused; requires a failure (with `expected`, unless it is 0) and that
-// nobody is left.
+// The message of the process that refused; requires a failure (with `expected`, unless it is 0) and
+// that nobody is left.
 std::string RefusedModel(ClusterRig& rig, int expected = 0) {
   const int code = rig.Launch({"--grace", "5"}).Wait();
   const std::string said = rig.Log("launcher") + rig.Log("controller");

@@ -1,5 +1,5 @@
 // The weight check with real processes: alone, in a run, and as a user asks for it; with memory
-// kept between phases and with memory given back.
+// kept between phases and with memory released.
 #include <filesystem>
 #include <fstream>
 
@@ -19,7 +19,7 @@ std::map<std::string, std::string> Left(const ClusterRig& rig) {
   for (const auto& entry : fs::recursive_directory_iterator(rig.run_dir())) {
     const std::string name = fs::relative(entry.path(), rig.run_dir()).string();
     const bool passing = name.starts_with("logs") || name.ends_with(".lock") ||
-                         name == "pids.json" || name == "weight_check.json";
+                         name == "generation" || name == "pids.json" || name == "weight_check.json";
     if (entry.is_regular_file() && !passing) left[name] = FileText(entry.path());
   }
   return left;
@@ -74,6 +74,8 @@ TEST_CASE("W1: a check alone proves the start, leaves nothing, and tells which t
                                   "0 mismatched"));
     }
     REQUIRE(Has(ended.said, "weights agree"));
+    // The check follows the sync, which makes none of its own.
+    REQUIRE_FALSE(Has(ended.said, "tensors equal"));
     REQUIRE(Left(rig).empty());
     const auto report = ReportOf(rig);
     REQUIRE(report.at("ok") == true);
@@ -178,11 +180,14 @@ TEST_CASE("under LoRA a directory that is not there, or is another model, is no 
   const auto other = rig.Ctl({"check", "--hf", rig.dir() / "other"});
   REQUIRE(other.code == 1);
   REQUIRE(Has(other.output, "WEIGHTS DIFFER"));
-  REQUIRE(launcher.Wait() == 70);
+  // Other weights than a file's say nothing against the run: it lives on.
+  REQUIRE(rig.Ctl({"check"}).code == 0);
+  REQUIRE(rig.Ctl({"stop"}).code == 0);
+  REQUIRE(launcher.Wait() == 0);
   REQUIRE(rig.LeftBehind() == "");
 }
 
-TEST_CASE("A check that a user asks for tells of every rollout and, failed, ends the run") {
+TEST_CASE("A check that a user asks for tells of every rollout, and against files ends no run") {
   for (const char* free_cache_engine : {"true", "false"}) {
     // The checkpoint is in fp32; it is compared as the rollouts hold it, rounded to bf16.
     ClusterRig rig({.model = {.float32 = true},
@@ -208,11 +213,11 @@ TEST_CASE("A check that a user asks for tells of every rollout and, failed, ends
     REQUIRE(bad.code == 1);
     REQUIRE(Has(bad.output, "WEIGHTS DIFFER"));
     REQUIRE(Has(bad.output, "  differs: model."));
-    REQUIRE(launcher.Wait() == 70);
-    REQUIRE(Has(rig.Log("controller"), "rollout 0 does not hold the weights it should"));
-    REQUIRE(Has(rig.Log("controller"), "]: the rollout holds "));
+    REQUIRE(Has(bad.output, "]: the rollout holds "));
+    REQUIRE(rig.Ctl({"check"}).code == 0);
+    REQUIRE(rig.Ctl({"stop"}).code == 0);
+    REQUIRE(launcher.Wait() == 0);
     REQUIRE(rig.LeftBehind() == "");
-    // The trainers were right: what they learnt is kept.
     REQUIRE(rig.HasRunFile("checkpoints/latest"));
   }
 }
@@ -242,7 +247,10 @@ TEST_CASE(
         "model.layers.0.mlp.gate_proj.weight", "model.layers.1.mlp.down_proj.weight"}) {
     REQUIRE(Count(other.output, std::string("differs: ") + name) == 2);
   }
-  REQUIRE(launcher.Wait() == 70);
+  // Other weights than a file's say nothing against the run: it lives on.
+  REQUIRE(rig.Ctl({"check"}).code == 0);
+  REQUIRE(rig.Ctl({"stop"}).code == 0);
+  REQUIRE(launcher.Wait() == 0);
   REQUIRE(rig.LeftBehind() == "");
 }
 

@@ -1,4 +1,5 @@
-// A checkpoint whose bytes changed on disk is refused as an input, and an older one goes on.
+// A checkpoint whose bytes changed on disk is refused as an input, and the run continues from an
+// older one.
 #include <filesystem>
 #include <fstream>
 

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The checkpoint of step 1 is whole and the next start goes on from it to the same end.
+// The checkpoint of step 1 is whole, and the next start continues from it to the same end.
 void RequireResumes(ClusterRig& rig) {
   const int code = rig.Launch().Wait();
   INFO(rig.Log("launcher"));

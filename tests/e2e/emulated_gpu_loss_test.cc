@@ -1,5 +1,5 @@
-// Runs on emulated GPUs that go wrong: a device that is lost is as a worker that was killed, and a
-// device that does its work as late as it may computes the same.
+// Runs on emulated GPUs that go wrong: a lost device has the effect of a killed worker, and a
+// device that works as late as allowed computes the same.
 #include <catch2/catch.hpp>
 
 #include "tests/e2e/recovery.h"

@@ -1,4 +1,4 @@
-// A checkpoint cannot be written whole: the older one stays, and the next start goes on from it.
+// A checkpoint cannot be written whole: the older one stays, and the next start continues from it.
 // Unlike disk_full_test.cc this needs no root: the size of files is limited.
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-// When a run is finished, and what a start makes of one that is not.
+// When a run is finished, and how a start continues an unfinished one.
 #include <filesystem>
 #include <sstream>
 

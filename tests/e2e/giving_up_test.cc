@@ -1,4 +1,4 @@
-// Where a run cannot go on: it ends by itself, says why, and leaves nobody behind.
+// A run that cannot continue ends by itself, says why, and leaves no process.
 #include <csignal>
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Ctrl-C: a clean stop, and the next start goes on.
+// Ctrl-C: a clean stop, and the next start continues the run.
 #include <csignal>
 
 #include <catch2/catch.hpp>

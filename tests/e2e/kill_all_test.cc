@@ -1,4 +1,4 @@
-// Everything is killed at once, at any moment: the next start goes on to the same end.
+// All processes are killed at once, at any moment: the next start continues to the same end.
 #include <csignal>
 #include <random>
 

@@ -1,5 +1,5 @@
 // LoRA with real processes: adapters train, the rollout serves one merged weight, every byte of it
-// is proven at each sync, and whoever dies, the run comes to the same bits.
+// is checked at each sync, and whichever process dies, the run ends with the same bits.
 #include <filesystem>
 #include <regex>
 #include <set>

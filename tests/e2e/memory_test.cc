@@ -1,4 +1,5 @@
-// The plan of a run against the ledgers of its workers, and these against what the system says.
+// The plan of a run against the ledgers of its workers, and the ledgers against the system's
+// figures.
 #include <algorithm>
 #include <cstdlib>
 
@@ -26,7 +27,7 @@ TinyModelOptions Model() {
 
 // What `tandemctl memory` says of the third step, once the run is over. From the second on the
 // optimizer has its state.
-nlohmann::json MemoryOf(Settings config, int pairs) {
+nlohmann::json MakeStepMemory(Settings config, int pairs) {
   config.emplace("trainer.total_training_steps", "3");
   config.emplace("trainer.save_freq", "-1");
   ClusterRig rig({.model = Model(), .config = std::move(config)});
@@ -53,7 +54,7 @@ int64_t MeasuredPeak(const nlohmann::json& memory) {
 }
 
 void RequirePlanHolds(const Settings& config, int pairs) {
-  const nlohmann::json memory = MemoryOf(config, pairs);
+  const nlohmann::json memory = MakeStepMemory(config, pairs);
   // The last step's checkpoint is a phase of it.
   REQUIRE(memory.at("phases").back().at("phase") == "save");
   REQUIRE(memory.at("phases").back().contains("planned_bytes"));
@@ -131,7 +132,8 @@ TEST_CASE("M1: ledgers and the system's figures close at every phase edge", "[e2
   // Beside ledger and baseline: threads and calls of gRPC, samples, what the allocator keeps.
   // Less than any tag of this model that matters has: one that were not counted would show.
   constexpr int64_t kSlack = 24 * kMib;
-  const nlohmann::json memory = MemoryOf({{"rollout.free_cache_engine", "true"}}, GENERATE(1, 2));
+  const nlohmann::json memory =
+      MakeStepMemory({{"rollout.free_cache_engine", "true"}}, GENERATE(1, 2));
   int edges = 0;
   for (const nlohmann::json& phase : memory.at("phases")) {
     for (const nlohmann::json& worker : phase.at("workers")) {

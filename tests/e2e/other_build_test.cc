@@ -1,5 +1,5 @@
-// Programs of two builds in one job: a copy of a program in which another digest of the sources
-// stands is one of another build, to every program that meets it.
+// Programs of two builds in one job: a copy of a program with another digest of the sources counts
+// as another build for every other program.
 #include <filesystem>
 #include <fstream>
 

@@ -1,5 +1,5 @@
 // A model with more embedding rows than the tokenizer has ids, under partial rollout: rows beyond
-// the vocabulary are padding that nobody draws, carries or takes from a checkpoint.
+// the vocabulary are padding that is never sampled, carried or read from a checkpoint.
 #include <cstring>
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,5 @@
-// Partial rollout with real processes: the same bits where nothing is cut, and whatever dies.
+// Partial rollout with real processes: the same bits where nothing is cut, and whichever process
+// dies.
 #include <csignal>
 #include <fstream>
 #include <set>

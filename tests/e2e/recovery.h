@@ -1,4 +1,4 @@
-// What a run must come to, whatever happened to its processes.
+// The result that a run must have, whatever happened to its processes.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// A reward service goes away in the middle of a run: nobody recovers from that, the run says so.
+// A reward service disappears during a run: the run does not recover from that and says so.
 #include <atomic>
 
 #include <catch2/catch.hpp>
@@ -11,7 +11,7 @@
 namespace tandem::testing {
 namespace {
 
-// Scores the length of a response; away after so many calls.
+// Scores the length of a response; unavailable after a number of calls.
 class LengthService final : public v1::RewardService::Service {
  public:
   explicit LengthService(int calls) : calls_left_(calls) {}

@@ -1,5 +1,5 @@
-// Slots of every size carry the same weights: many small ones in turns, the embedding in pieces,
-// everything in one.
+// Slots of every size carry the same weights: many small ones, the embedding in pieces, everything
+// in one.
 #include <catch2/catch.hpp>
 
 #include "tests/e2e/recovery.h"

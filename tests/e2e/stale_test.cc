@@ -1,4 +1,4 @@
-// What trainers make of tokens that older weights sampled, with real processes.
+// How trainers treat tokens that older weights sampled, with real processes.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// With a learning rate of 0 nothing moves: whatever a step changes then, it changes by mistake.
+// With a learning rate of 0 a step must not change any weight.
 #include <set>
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// A run over mutual TLS, with certificates made here; and who has none stays outside.
+// A run over mutual TLS, with certificates made here; a client without one is refused.
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>

@@ -1,6 +1,6 @@
 // A GPU in host memory, for tests: CudaApi whose streams do their work at once, or late. Memory
 // that is Malloc'ed may be opened by other processes, as events may. Calls are counted and can be
-// made to fail; the device has as much memory as it is told.
+// made to fail; the memory size of the device can be set.
 #pragma once
 
 #include <map>

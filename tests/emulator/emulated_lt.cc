@@ -1,4 +1,4 @@
-// OpenLt of programs whose kernels run on the emulator: no library knows its memory.
+// OpenLt of programs whose kernels run on the emulator, whose memory no library can use.
 #include "common/base/status.h"
 #include "common/ops/cuda/linear/cublaslt_api.h"
 

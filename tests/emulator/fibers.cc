@@ -8,7 +8,7 @@
 
 #include "common/base/check.h"
 
-// Saves the callee's registers on this stack, its pointer at [rdi], and goes on where the stack
+// Saves the callee's registers on this stack, its pointer at [rdi], and continues where the stack
 // that rsi points into was left.
 extern "C" void tandem_switch_stack(void** save, void* load);
 asm(R"(
@@ -46,7 +46,7 @@ struct Fiber {
   bool finished = false;
 };
 
-// The fibers of a thread of the host, which every block uses again. ThreadSanitizer is not told of
+// The fibers of a host thread, which every block reuses. ThreadSanitizer is not told of
 // them: the threads of a block run one after the other, and to it they are one thread with one
 // stack of calls, on which each fiber takes back no more than it put there. That holds as long as
 // fibers never end: one that began anew with every block would leave a call behind. Told of each
@@ -74,7 +74,7 @@ Fiber& CurrentThread() { return fiber_block.fibers[static_cast<size_t>(fiber_blo
 
 void SwitchTo(Fiber& from, const Fiber& to) { tandem_switch_stack(&from.stack, to.stack); }
 
-// Where a fiber begins; it goes on with the thread of the same number of the next block.
+// A fiber's entry point; it continues with the thread of the same number of the next block.
 void Enter() {
   while (true) {
     (*fiber_block.body)(fiber_block.current);

@@ -18,7 +18,7 @@ struct Late {
 
   int64_t submitted() const { return done + (working ? 1 : 0) + static_cast<int64_t>(work.size()); }
 };
-// A point in a stream's work: after so many pieces.
+// A point in a stream's work, as the number of pieces before it.
 struct Point {
   CudaStream stream = nullptr;
   int64_t pieces = 0;

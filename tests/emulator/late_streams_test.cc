@@ -1,4 +1,4 @@
-// Streams that do their work late: what waits is in order, what does not wait is not.
+// Streams that work late: work that waits is in order, work that does not wait is not.
 #include "tests/emulator/late_streams.h"
 
 #include <cstring>

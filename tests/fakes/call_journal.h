@@ -1,4 +1,4 @@
-// What fakes were asked for, in order, and what they shall answer next.
+// The calls that fakes received, in order, and their next replies.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Responses of any length whose tokens are a function of sample id and position alone, so that it
-// shows whether somebody lost, repeated or mixed up what was cut.
+// Responses of any length whose tokens are a function of sample id and position alone, so that
+// lost, repeated or exchanged tokens of a cut response show.
 #pragma once
 
 #include <algorithm>

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "controller/generation/overlapped_rounds.h"
 #include "controller/generation/round_generation.h"
 #include "controller/generation/whole_generation.h"
 #include "controller/run/train_loop.h"
@@ -161,10 +162,11 @@ class FakeRun {
       int64_t max_restarts = 3,
       CheckPolicy check_policy = {},
       ScrambleMode scramble = ScrambleMode::kOff,
-      std::unique_ptr<WeightReference> reference = MakeFullWeightReference({.model_dir = "/model"}))
+      std::unique_ptr<WeightCheckFiles> check_files = MakeFullCheckFiles({.model_dir = "/model"}))
       : registry({.trainers = pairs, .rollouts = pairs}, clock),
         pool(registry, Factory(), pairs, clock),
-        weights(pool, std::move(reference), check_policy, scramble),
+        placement(pairs, options),
+        weights(pool, placement.Routes(), std::move(check_files), check_policy, scramble),
         budget(max_restarts) {
     forward.compared_tokens = forward.identical_tokens = 16;
     clock.OnSleep([this] { RestartMissing(); });
@@ -199,26 +201,27 @@ class FakeRun {
     samples = *SampleStore::Open(dir.path() / "samples", 0);
     fleet = std::make_unique<RolloutFleet>(pool, weights, budget, progress, fleet_options);
     parts = std::make_unique<StepContext>(Parts());
-    RunModes modes{.generation = MakeGenerationMode(),
-                   .placement = std::make_unique<ColocatedPlacement>(*parts, options)};
+    RunModes modes{.generation = MakeGenerationMode(), .placement = placement};
     rounds = dynamic_cast<const RoundGeneration*>(modes.generation.get());
     control = std::make_unique<RunControl>(options.total_steps, start);
-    loop = std::make_unique<TrainLoop>(*parts, options, std::move(modes), *control, 100);
+    loop = std::make_unique<TrainLoop>(*parts, options, std::move(modes), *control);
   }
 
   // As assembly chooses it by options.partial.
   std::unique_ptr<GenerationMode> MakeGenerationMode() {
     if (!options.partial.enabled) return std::make_unique<WholeGeneration>(*parts, options);
-    auto journal = *RoundJournal::Open(dir.path() / "partial_journal.jsonl", "fake run");
+    auto round_journal = *RoundJournal::Open(dir.path() / "partial_journal.jsonl", "fake run");
     auto buffer = *RolloutBuffer::Open(dir.path() / "partial_pool",
                                        {.tokenizer_digest = "fake",
                                         .vocab_limit = 100,
                                         .samples_per_prompt = options.samples_per_prompt,
                                         .sampling = options.sampling});
-    return std::make_unique<RoundGeneration>(
-        *parts, options,
-        std::make_unique<RoundRunner>(options.partial, std::move(buffer), std::move(journal),
-                                      clock));
+    auto runner = std::make_unique<RoundRunner>(options.partial, std::move(buffer),
+                                                std::move(round_journal), clock);
+    if (options.partial.overlap) {
+      return std::make_unique<OverlappedRounds>(*parts, options, std::move(runner));
+    }
+    return std::make_unique<RoundGeneration>(*parts, options, std::move(runner));
   }
 
   StepContext Parts() {
@@ -269,6 +272,7 @@ class FakeRun {
   WorkerPool pool;
   ParityProbe probe{{.pairs = pool.pairs(), .vocab_limit = 100}};
   float probe_log_prob = -1.0f;  // what trainers make of the probe's first tokens
+  ColocatedPlacement placement;
   WeightSync weights;
   RestartBudget budget;
   FakePrompts prompts;

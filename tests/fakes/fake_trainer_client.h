@@ -65,10 +65,10 @@ class FakeTrainerClient : public TrainerClient {
     return PhaseReport{};
   }
   absl::StatusOr<SyncReply> SyncWeights(const SyncCall& command) override {
-    TANDEM_RETURN_IF_ERROR(journal_.Call(
-        who_, fmt::format("SyncWeights(v{}, targets {}, {}{})", command.version,
-                          fmt::join(command.target_ranks, "+"), command.rollout_address,
-                          command.scramble ? ", scramble" : "")));
+    TANDEM_RETURN_IF_ERROR(
+        journal_.Call(who_, fmt::format("SyncWeights(v{}, targets {}, {}{})", command.version,
+                                        fmt::join(command.senders, "+"), command.rollout_address,
+                                        command.scramble ? ", scramble" : "")));
     if (on_sync) TANDEM_RETURN_IF_ERROR(on_sync());
     return SyncReply{.tensors = 3, .changed_share = 0.25, .digest = "d"};
   }

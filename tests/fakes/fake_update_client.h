@@ -17,13 +17,13 @@ class FakeUpdateClient : public UpdateClient {
   explicit FakeUpdateClient(UpdateTransaction* receiver) : receiver_(receiver) {}
 
   absl::StatusOr<int64_t> HeldVersion() override { return receiver_->version(); }
-  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  absl::StatusOr<PeerConnection> Begin(const UpdateRequest& request,
+                                       const ProducerSlots& slots) override {
     calls.push_back("begin");
     TANDEM_RETURN_IF_ERROR(fail_begin);
-    offer_ = offer;
+    request_ = request;
     slots_ = &slots;
-    TANDEM_RETURN_IF_ERROR(
-        receiver_->Begin({offer.version, offer.generation}, offer.manifest, offer.scope));
+    TANDEM_RETURN_IF_ERROR(receiver_->Begin(request.id, request.manifest, request.scope));
     if (scramble) TANDEM_RETURN_IF_ERROR(receiver_->Scramble());
     return PeerConnection();
   }
@@ -44,11 +44,11 @@ class FakeUpdateClient : public UpdateClient {
     if (before_apply) before_apply(buckets, slots_->slot(slot), entries);
     ++buckets;
     for (const BucketEntry& entry : entries) {
-      bytes_applied += entry.rows * offer_.manifest[static_cast<size_t>(entry.tensor)].row_bytes();
+      bytes_applied +=
+          entry.rows * request_.manifest[static_cast<size_t>(entry.tensor)].row_bytes();
     }
     const absl::Status applied =
-        receiver_->Apply({offer_.version, offer_.generation},
-                         {slots_->slot(slot), slots_->shape().slot_bytes}, entries);
+        receiver_->Apply(request_.id, {slots_->slot(slot), slots_->shape().slot_bytes}, entries);
     if (after_apply) after_apply(entries);
     return applied;
   }
@@ -56,7 +56,7 @@ class FakeUpdateClient : public UpdateClient {
     calls.push_back("commit");
     if (!pending_.empty()) return Internal("commit with slots under way");
     slots_ = nullptr;
-    return receiver_->Commit({offer_.version, offer_.generation}, digests);
+    return receiver_->Commit(request_.id, digests);
   }
   absl::Status Abort(const std::string& reason) override {
     calls.push_back("abort: " + reason);
@@ -74,13 +74,13 @@ class FakeUpdateClient : public UpdateClient {
   absl::Status fail_begin;
   std::function<void(int bucket, std::byte* slot, const std::vector<BucketEntry>&)> before_apply;
   std::function<void(const std::vector<BucketEntry>&)> after_apply;
-  const UpdateOffer& offer() const { return offer_; }
-  const SlotMemory* slots() const { return slots_; }
+  const UpdateRequest& request() const { return request_; }
+  const ProducerSlots* slots() const { return slots_; }
 
  private:
   UpdateTransaction* const receiver_;
-  UpdateOffer offer_;
-  const SlotMemory* slots_ = nullptr;
+  UpdateRequest request_;
+  const ProducerSlots* slots_ = nullptr;
   std::map<int, std::vector<BucketEntry>> pending_;
 };
 

@@ -1,5 +1,5 @@
-// A device whose memory crashes whoever touches it other than through the device, and whose copies
-// to the host arrive as late as they may: what works here leaves a GPU's memory to the GPU.
+// A device whose memory crashes a process that touches it other than through the device, and whose
+// copies to the host arrive as late as they may: what works here leaves a GPU's memory to the GPU.
 #pragma once
 
 #include <algorithm>

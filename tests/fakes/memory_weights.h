@@ -1,5 +1,5 @@
 // A small model's weights in memory: random bits of every pattern, as a source for publishers and
-// as the oracle of checks.
+// as the reference of checks.
 #pragma once
 
 #include <algorithm>

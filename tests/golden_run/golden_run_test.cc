@@ -1,5 +1,5 @@
 // Ten steps of tiny models give the same text on every machine of a numerics class: the files
-// beside this one. After a change of the numerics on purpose, write them anew
+// beside this one. After an intended change of the numerics, write them again
 // (docs/reference/numerics.md):
 //   TANDEM_WRITE_GOLDEN=1 build/tests/test_golden -# "[#golden_run_test]"
 #include <cstdlib>

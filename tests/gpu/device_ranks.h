@@ -1,4 +1,4 @@
-// Ranks as threads, each with a context of its own on a GPU.
+// Ranks as threads, each with its own context on a GPU.
 #pragma once
 
 #include <functional>

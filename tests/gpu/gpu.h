@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<CudaApi>> OpenGpu();
 
 // Where the build has programs that compute on this device, beside the folder of this program.
 extern const char* const kProgramsFolder;
-// Whether it is the emulator: thousands of times slower, each process with a memory of its own.
+// Whether it is the emulator: thousands of times slower, each process with its own memory.
 extern const bool kEmulated;
 
 // What programs end with where there is no GPU, or nothing else of what was asked for could be

@@ -1,5 +1,6 @@
 // A process of a pair is killed between the record of an event and its happening, which the fault
-// matrix beside this, as on a host, cannot show: the survivor must not wait for what nobody does.
+// matrix beside this, as on a host, cannot show: the survivor must not wait for an event that never
+// happens.
 #include <signal.h>
 
 #include "common/base/status.h"

@@ -1,5 +1,5 @@
-// What matrix products must do on the device: our kernels' numbers, and rows that are their own by
-// whichever engine serves them.
+// Matrix products on the device: our kernels' numbers, and rows that do not depend on other rows
+// with either engine.
 #include <cstdio>
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// What the driver must do for regions, copies and graphs to be what the emulator says they are.
+// The driver's behaviour that regions, copies and graphs rely on equals the emulator's.
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// Whether a row's bits depend on what is computed beside it, at the shapes of real models.
+// A row's bits do not depend on the other rows, at the shapes of real models.
 #include <vector>
 
 #include <catch2/catch.hpp>

@@ -24,18 +24,18 @@ void Order(Pair& pair, bool sleep) {
 }
 
 // Slots whose handle is another's when it is passed.
-class ForgedSlots final : public SlotMemory {
+class ForgedSlots final : public ProducerSlots {
  public:
-  ForgedSlots(const SlotMemory& slots, SlotHandle handle)
-      : SlotMemory(slots.shape()), handle_(std::move(handle)) {}
+  ForgedSlots(const ProducerSlots& slots, SlotHandle handle)
+      : ProducerSlots(slots.shape()), handle_(std::move(handle)) {}
   std::byte* slot(int) const override { return nullptr; }
+  bool persistent() const override { return false; }
   int64_t bytes() const override { return 0; }
+  bool must_be_closed() const override { return false; }
   SlotHandle handle() const override { return handle_; }
   absl::Status BeginFill(int, const PeerConnection&) override { return absl::OkStatus(); }
   absl::Status Copy(std::byte*, const void*, int64_t) override { return absl::OkStatus(); }
   absl::Status EndFill(int, int64_t) override { return absl::OkStatus(); }
-  absl::Status BeginRead(int, const PeerConnection&) override { return absl::OkStatus(); }
-  absl::Status EndRead(int) override { return absl::OkStatus(); }
 
  private:
   const SlotHandle handle_;
@@ -104,8 +104,9 @@ TEST_CASE("a handle of other memory, cut short or spoilt is refused, and the nex
   for (const SlotHandle& handle : {cut, host, spoilt, elsewhere}) {
     GrpcUpdateClient client(pair.channel, {});
     const ForgedSlots forged(**slots, handle);
-    const auto link =
-        client.Begin({++version, absl::ToUnixMicros(absl::Now()), ManifestOf(pair.layout)}, forged);
+    const auto link = client.Begin(
+        {{++version, absl::ToUnixMicros(absl::Now())}, forged.shape(), ManifestOf(pair.layout)},
+        forged);
     REQUIRE(link.ok());
     REQUIRE(client.StartApply(0, {}).ok());
     const absl::Status refused = client.WaitApply(0);

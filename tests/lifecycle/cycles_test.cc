@@ -25,7 +25,7 @@ constexpr int64_t kQuarantineBytes = 384 << 20;
 #else
 constexpr int64_t kQuarantineBytes = 0;
 #endif
-// What the heap of gRPC and the allocator may move; a cycle maps and gives back 11 MiB.
+// How much gRPC's heap and the allocator may vary; a cycle maps and releases 11 MiB.
 constexpr int64_t kSlackBytes = (4 << 20) + kQuarantineBytes;
 
 // With float32 weights cross through slots, with bf16 the rollout reads the trainer's shard.

@@ -85,7 +85,11 @@ TEST_CASE("a sync that is lost halfway leaves no version, and the next one sends
   auto slots = HostTransport()->Create({1 << 20, 1}, SlotLife::kOneUpdate, nullptr).value();
   const int64_t generation = int64_t{1} << 60;
   {
-    const auto link = client.Begin({5, generation, manifest, UpdateScope::kAdapters}, *slots);
+    const auto link = client.Begin({.id = {5, generation},
+                                    .slots = slots->shape(),
+                                    .manifest = manifest,
+                                    .scope = UpdateScope::kAdapters},
+                                   *slots);
     REQUIRE(link.ok());
     REQUIRE(client.StartApply(0, {{0, 0, manifest[0].rows(), 0}}).ok());
     REQUIRE(client.WaitApply(0).ok());

@@ -1,4 +1,4 @@
-// Forward ops with a fault of one unit in the last place, for tests alone.
+// Forward ops with a fault of one unit in the last place, for tests only.
 #pragma once
 
 #include <bit>

@@ -23,7 +23,7 @@ std::string ResponseText(const RealModel& model, const Sample& sample) {
       std::span(sample.tokens).subspan(static_cast<size_t>(sample.prompt_tokens)), true);
 }
 
-// What a text that begins so goes on with, whatever the rounding of the kernels.
+// The expected continuation of a text, for every rounding of the kernels.
 struct Fact {
   const char* begin;
   const char* next;

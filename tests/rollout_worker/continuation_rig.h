@@ -1,4 +1,4 @@
-// Rounds of generation: what a round leaves unfinished goes on in the next, from what it has.
+// Rounds of generation: samples that a round leaves unfinished continue in the next.
 #pragma once
 
 #include <functional>
@@ -48,7 +48,7 @@ inline std::vector<GenerationRequest> ResumeAll(const std::vector<GenerationRequ
   return rest;
 }
 
-// Rounds of at most `cap` tokens per sample until all are finished, each on a replica of its own.
+// Rounds of at most `cap` tokens per sample until all are finished, each on a new replica.
 // Whatever a round cuts has exactly `cap` tokens more.
 inline SamplesById GenerateInRounds(const std::vector<GenerationRequest>& requests,
                                     int64_t cap,

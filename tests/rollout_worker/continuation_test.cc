@@ -1,5 +1,5 @@
-// Samples that go on from tokens of earlier rounds (partial rollouts). R1: equal weights give equal
-// bits wherever a sample was cut. R2: new weights leave the tokens before them as they came.
+// Samples that continue from tokens of earlier rounds (partial rollouts). R1: equal weights give
+// equal bits wherever a sample was cut. R2: new weights do not change the tokens before them.
 #include <algorithm>
 
 #include <catch2/catch.hpp>

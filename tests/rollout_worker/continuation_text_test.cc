@@ -1,5 +1,5 @@
-// What a sample comes with, seen by its text: stop texts and characters that straddle a cut; and
-// what is refused.
+// The tokens that a sample continues from and its text: stop texts and characters that straddle a
+// cut; and requests that are refused.
 #include <catch2/catch.hpp>
 
 #include "common/text/tokenizer.h"

@@ -13,6 +13,7 @@
 #include "common/lora/lora_spec.h"
 #include "tests/common/ops/cuda/linear/fake_lt.h"
 #include "tests/emulator/emulated_cuda.h"
+#include "tests/emulator/emulator.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/rollout_worker/engine_rig.h"
 #include "tests/support/whole_forward.h"
@@ -60,7 +61,7 @@ struct EmulatedFixture {
   std::unique_ptr<Engine> engine;
 };
 
-// A model that is loaded, and ops of its own: what a trainer on this backend computes with.
+// A loaded model with its own ops: what a trainer on this backend computes with.
 struct LoadedModel {
   LoadedModel(Backend& backend, const TinyWeights& weights, const LoraOptions& lora = {})
       : spec(WithAdapters(weights.spec, lora).value()),
@@ -71,7 +72,9 @@ struct LoadedModel {
         held{.spec = spec, .storage = storage->data(), .vocab_limit = TinyTokenizerSize()} {
     REQUIRE(storage->Map().ok());
     const auto storage_ops = backend.MakeStorageOps(&layout, storage->data()).value();
+    const int64_t before = emulator::KernelsRun();
     REQUIRE(storage->LoadCheckpoint(weights.dir.path().string(), weights.spec, *storage_ops).ok());
+    kernels_of_load = emulator::KernelsRun() - before;
   }
   std::vector<float> LogProbs(const Sample& sample) const {
     return ForwardWhole(device, *ops, held, sample)->log_probs;
@@ -83,6 +86,7 @@ struct LoadedModel {
   const WeightLayout layout;
   const std::unique_ptr<WeightStorage> storage;
   const HeldModel held;
+  int64_t kernels_of_load = 0;
 };
 
 // Of a storage in memory that the host can write, as the emulator's is.
@@ -120,6 +124,11 @@ TEST_CASE("on an emulated GPU decoding has the bits of one forward over the whol
       }
     }
   }
+}
+
+TEST_CASE("a GPU's kernels read no row of a checkpoint from the host's memory") {
+  EmulatedFixture f("llama");
+  REQUIRE(LoadedModel(*f.backend, f.weights).kernels_of_load == 0);
 }
 
 TEST_CASE("on an emulated GPU adapters beside the weights decode with the bits of one forward") {

@@ -145,14 +145,14 @@ class StorageSource final : public WholeTensors {
 class EngineUpdateClient final : public UpdateClient {
  public:
   explicit EngineUpdateClient(Engine* engine) : engine_(engine) {}
-  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
-    offer_ = offer;
-    TANDEM_RETURN_IF_ERROR(BeginUpdate(
-        *engine_,
-        {{offer.version, offer.generation}, slots.shape(), offer.manifest, scramble, offer.scope}));
+  absl::StatusOr<PeerConnection> Begin(const UpdateRequest& request,
+                                       const ProducerSlots& slots) override {
+    request_ = request;
+    request_.scramble = scramble;
+    TANDEM_RETURN_IF_ERROR(BeginUpdate(*engine_, request_));
     PeerConnection link;
     TANDEM_ASSIGN_OR_RETURN(link.socket,
-                            PassSlots(engine_->pair_socket(), offer.generation, slots));
+                            PassSlots(engine_->pair_socket(), request.id.generation, slots));
     return link;
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
@@ -172,10 +172,10 @@ class EngineUpdateClient final : public UpdateClient {
   bool scramble = false;
 
  private:
-  UpdateId id() const { return {offer_.version, offer_.generation}; }
+  UpdateId id() const { return request_.id; }
 
   Engine* const engine_;
-  UpdateOffer offer_;
+  UpdateRequest request_;
   std::map<int, absl::Status> applies_;
 };
 

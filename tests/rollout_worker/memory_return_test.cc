@@ -1,4 +1,4 @@
-// What sleep gives back is gone from the process, and another one can have it.
+// Memory that sleep releases leaves the process, and another one can allocate it.
 #include <algorithm>
 #include <cstring>
 #include <fstream>

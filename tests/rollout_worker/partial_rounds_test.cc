@@ -3,7 +3,7 @@
 
 #include "common/net/grpc_status.h"
 #include "controller/rollouts/rollout_dispatcher.h"
-#include "controller/workers/grpc_clients.h"
+#include "controller/workers/rollout_client.h"
 #include "tests/rollout_worker/continuation_rig.h"
 #include "tests/rollout_worker/served_engine.h"
 #include "tests/support/patience.h"

@@ -1,5 +1,5 @@
-// What is planned for a rollout on a GPU against what it takes of an emulated one, which counts
-// every byte.
+// The memory planned for a rollout on a GPU against what it allocates on an emulated one, which
+// counts every byte.
 #include <catch2/catch.hpp>
 
 #include "common/backend/cuda_backend.h"

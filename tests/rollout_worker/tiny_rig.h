@@ -1,4 +1,4 @@
-// A tiny model in memory and whatever generates with it; requests in, samples out.
+// A tiny model in memory and a generator over it: takes requests, returns samples.
 #pragma once
 
 #include <map>

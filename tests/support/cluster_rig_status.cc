@@ -1,4 +1,4 @@
-// Apart from the rest, so that only programs that ask for a status have gRPC in them.
+// Separate from the rest, so that only programs that ask for a status link gRPC.
 #include <stdexcept>
 
 #include <grpcpp/channel.h>

@@ -1,4 +1,4 @@
-// No case of a golden set goes unseen: every kind is checked by some file or skipped by name.
+// No case of a golden set is missed: every kind is checked by some file or skipped by name.
 #include <filesystem>
 #include <set>
 

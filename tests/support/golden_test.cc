@@ -1,4 +1,4 @@
-// The reader of golden sets refuses what would let a test pass without looking.
+// The reader of golden sets refuses files with which a test would pass without checking anything.
 #include "tests/support/golden.h"
 
 #include <cstdlib>

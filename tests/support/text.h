@@ -1,4 +1,4 @@
-// What tests ask of a text, and of a list of lines.
+// Queries of tests on a text and on a list of lines.
 #pragma once
 
 #include <algorithm>

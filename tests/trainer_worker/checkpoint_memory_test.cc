@@ -31,7 +31,7 @@ int64_t LedgerGrowth(Rank& rank, const std::function<absl::Status()>& body) {
   return rank.ledger->Snapshot().memory_peak_bytes - before;
 }
 
-// The same as the system sees the process: pages of files count, whoever counts them.
+// The same as the system counts it: pages of files count too.
 int64_t ProcessGrowth(const std::function<absl::Status()>& body) {
   ResetProcessPeak();
   const int64_t before = ReadProcessMemory().resident;

@@ -1,4 +1,4 @@
-// Groups of ranks whose state goes to disk and back.
+// Groups of ranks that save their state and load it.
 #pragma once
 
 #include <cstring>

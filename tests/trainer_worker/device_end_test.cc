@@ -1,4 +1,4 @@
-// Where a training pass on a GPU ends, and which rank is told of what its device could not do.
+// Where a training pass on a GPU ends, and which rank reports an error of its device.
 #include <algorithm>
 #include <map>
 #include <mutex>

@@ -1,5 +1,5 @@
-// A trainer on a GPU, emulated: its log-probs are a CPU's but for roundings, and what it steps,
-// saves and resumes repeats bit for bit.
+// A trainer on a GPU, emulated: its log-probs are a CPU's except for rounding, and its steps, saves
+// and resumes repeat bit for bit.
 #include <cmath>
 
 #include "common/backend/cuda_backend.h"

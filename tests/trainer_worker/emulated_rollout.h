@@ -1,4 +1,4 @@
-// The rollout beside a rank on an emulated GPU, with a view of its own of the GPU.
+// The rollout beside a rank on an emulated GPU, with its own view of the GPU.
 #pragma once
 
 #include <atomic>

@@ -1,11 +1,14 @@
-// A trainer whose GPU is lost says so to whoever called, and to its own process, which ends.
+// A trainer whose GPU is lost reports it to its caller and to its own process, which ends.
 #include <functional>
+#include <memory>
 
 #include "common/backend/cuda_backend.h"
 #include "common/base/status.h"
 #include "common/net/grpc_status.h"
+#include "tandem/v1/trainer.grpc.pb.h"
 #include "tests/emulator/emulated_cuda.h"
 #include "tests/trainer_worker/trainer_rig.h"
+#include "trainer_worker/engine_thread.h"
 #include "trainer_worker/trainer_service.h"
 
 namespace tandem {
@@ -14,7 +17,7 @@ namespace {
 using namespace tandem::testing;
 using emulator::EmulatedCuda;
 
-// A trainer of its own group, behind its service; calls go past gRPC.
+// A trainer in a group of one, behind its service; calls bypass gRPC.
 struct LosableTrainer {
   LosableTrainer() {
     options.session.model_dir = (dir.path() / "model").string();
@@ -35,11 +38,14 @@ struct LosableTrainer {
               }).value();
     v1::WorkerId worker;
     worker.set_incarnation(7);
-    service.SetReady(trainer.get(), &engine, worker);
+    service->SetReady(trainer.get(), &engine, worker);
     v1::TrainerResetRequest reset = Request<v1::TrainerResetRequest>();
     REQUIRE(Reset(reset).ok());
   }
 
+  v1::TrainerService::Service& calls() const {
+    return static_cast<v1::TrainerService::Service&>(*service->service());
+  }
   template <typename T>
   T Request() const {
     T request;
@@ -51,7 +57,7 @@ struct LosableTrainer {
     request.set_world_size(1);
     request.set_rendezvous((dir.path() / "group.sock").string());
     v1::TrainerResetResponse response;
-    return service.Reset(nullptr, &request, &response);
+    return calls().Reset(nullptr, &request, &response);
   }
   grpc::Status Train() {
     auto request = Request<v1::ForwardBackwardRequest>();
@@ -61,25 +67,25 @@ struct LosableTrainer {
     request.set_global_tokens(static_cast<double>(TrainedTokens(samples.samples)));
     request.set_global_samples(std::ssize(samples.samples));
     v1::ForwardBackwardResponse response;
-    return service.ForwardBackward(nullptr, &request, &response);
+    return calls().ForwardBackward(nullptr, &request, &response);
   }
   grpc::Status Optimize() {
     auto request = Request<v1::OptimizerStepRequest>();
     request.set_version(trainer->status().version + 1);
     v1::OptimizerStepResponse response;
-    return service.OptimizerStep(nullptr, &request, &response);
+    return calls().OptimizerStep(nullptr, &request, &response);
   }
   grpc::Status Score() {
     auto request = Request<v1::ComputeLogProbsRequest>();
     request.set_policy(v1::ComputeLogProbsRequest::CURRENT);
     v1::ComputeLogProbsResponse response;
-    return service.ComputeLogProbs(nullptr, &request, &response);
+    return calls().ComputeLogProbs(nullptr, &request, &response);
   }
   grpc::Status Sync() {
     auto request = Request<v1::SyncWeightsRequest>();
     request.set_version(trainer->status().version);
     v1::SyncWeightsResponse response;
-    return service.SyncWeights(nullptr, &request, &response);
+    return calls().SyncWeights(nullptr, &request, &response);
   }
   grpc::Status Save() {
     auto request = Request<v1::SaveStateRequest>();
@@ -87,7 +93,7 @@ struct LosableTrainer {
     request.set_directory((dir.path() / "saved").string());
     std::filesystem::create_directories(request.directory());
     v1::SaveStateResponse response;
-    return service.SaveState(nullptr, &request, &response);
+    return calls().SaveState(nullptr, &request, &response);
   }
 
   TempDir dir;
@@ -96,7 +102,8 @@ struct LosableTrainer {
   ListedSamples samples;
   std::unique_ptr<Trainer> trainer;
   absl::Status lost;  // what the process was told
-  TrainerService service{[] {}, [this](const absl::Status& why) { lost = why; }};
+  std::unique_ptr<TrainerService> service =
+      TrainerService::Create([] {}, [this](const absl::Status& why) { lost = why; });
   EngineThread engine{"trainer"};
 };
 

@@ -1,5 +1,5 @@
-// What is planned for a trainer on a GPU against what it takes of an emulated one, which counts
-// every byte.
+// The memory planned for a trainer on a GPU against what it allocates on an emulated one, which
+// counts every byte.
 #include "common/backend/cuda_backend.h"
 #include "common/lora/lora_spec.h"
 #include "controller/plan/memory_plan.h"

@@ -1,4 +1,4 @@
-// What the memory plan adds up is what a trainer takes, tag by tag and byte for byte.
+// The memory plan equals the memory that a trainer allocates, tag by tag and byte for byte.
 #include <cstring>
 
 #include "common/memory/memory_formulas.h"

@@ -1,4 +1,4 @@
-// Training on several ranks against one, and what must not change any bit.
+// Training on several ranks against one, and settings that must not change any bit.
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,5 @@
-// What a rank holds from the empty shard to the first optimizer step, as the ledger and as the
-// system see it.
+// What a rank holds from the empty shard to the first optimizer step, by the ledger and by the
+// system.
 #include <limits>
 
 #include <fcntl.h>

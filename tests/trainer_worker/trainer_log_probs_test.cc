@@ -1,4 +1,5 @@
-// Log-probs that trainers give and take: of the probe, of other policies, of what must be equal.
+// Log-probs that trainers send and receive: of the probe, of other policies, and those that must be
+// equal.
 #include <cmath>
 
 #include "tests/support/text.h"

@@ -59,8 +59,9 @@ class MemoryLink : public UpdateClient, public WeightReader {
  public:
   explicit MemoryLink(LinkedRollout* rollout) : rollout_(rollout) {}
   absl::StatusOr<int64_t> HeldVersion() override { return rollout_->client.HeldVersion(); }
-  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
-    return rollout_->client.Begin(offer, slots);
+  absl::StatusOr<PeerConnection> Begin(const UpdateRequest& request,
+                                       const ProducerSlots& slots) override {
+    return rollout_->client.Begin(request, slots);
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
     return rollout_->client.StartApply(slot, entries);

@@ -11,8 +11,10 @@
 #include "common/net/worker_codec.h"
 #include "tandem/v1/config.pb.h"
 #include "tandem/v1/controller.grpc.pb.h"
+#include "tandem/v1/trainer.grpc.pb.h"
 #include "tests/support/patience.h"
 #include "tests/trainer_worker/trainer_ranks.h"
+#include "trainer_worker/engine_thread.h"
 #include "trainer_worker/grpc_sample_stream.h"
 #include "trainer_worker/worker_options.h"
 
@@ -63,14 +65,15 @@ struct Job {
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<EngineThread> engine;
   int shutdowns = 0;
-  TrainerService service{[this] { ++shutdowns; }, [](const absl::Status&) {}};
+  std::unique_ptr<TrainerService> service =
+      TrainerService::Create([this] { ++shutdowns; }, [](const absl::Status&) {});
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<v1::TrainerService::Stub> stub;
 
   Job() {
     controller.samples = RandomSamples(3, 1);
     controller_server = Start("controller.sock", &controller);
-    server = Start("trainer.sock", &service);
+    server = Start("trainer.sock", service->service());
     stub = v1::TrainerService::NewStub(*MakeChannel(server->address()));
   }
   ~Job() {
@@ -100,7 +103,7 @@ struct Job {
     REQUIRE(made.ok());
     trainer = *std::move(made);
     engine = std::make_unique<EngineThread>("trainer");
-    service.SetReady(trainer.get(), engine.get(), worker);
+    service->SetReady(trainer.get(), engine.get(), worker);
   }
 
   template <typename Response, typename Request>

@@ -31,7 +31,7 @@ struct LogProbComparison {
 
 // Adds the scored tokens of a micro-batch. `log_probs` are the trainer's. Tokens that weights
 // older than `version` sampled are skipped, as their log-probs are of other weights. Every sample
-// has as many log-probs and versions as response tokens (CheckRolloutLogProbs).
+// has as many log-probs and versions as response tokens (CheckLogProbs in mini_batch.cc).
 void CompareLogProbs(const PackedBatch& batch,
                      const std::vector<Sample>& samples,
                      const std::vector<float>& log_probs,

@@ -26,9 +26,7 @@ absl::Status CheckSample(const Sample& sample, const PackingLimits& limits) {
   if (sample.off_support && !limits.allow_off_support) {
     return InvalidArgument(
         "sample {:#x} was drawn with top_p below 1 or with top_k, which leaves the policy's "
-        "support; "
-        "set "
-        "rollout.top_p=1 and rollout.top_k=-1, or rollout.allow_off_support=true",
+        "support; set rollout.top_p=1 and rollout.top_k=-1, or rollout.allow_off_support=true",
         sample.sample_id);
   }
   if (sample.prompt_tokens < 1 || sample.prompt_tokens > tokens) {

@@ -51,12 +51,10 @@ absl::Status OnPolicyRatioCheck::status() const {
       absl::StatusCode::kDataLoss,
       "before the first optimizer step {} of {} tokens have an importance ratio other than 1, "
       "although their old log-probs are of the same weights: log-probs and tokens do not belong "
-      "together, or the numerics differ; training on them would be wrong without notice. See "
-      "which tokens differ in the saved step (tandemctl batch inspect), whether rollout and "
-      "trainer "
-      "give the same bits for this model here (tandemctl parity), and whether all workers run the "
-      "same build on machines with the same instruction set (TANDEM_CPU_ISA forces one). The "
-      "worst:{}",
+      "together, or the numerics differ; training on them would be wrong without notice. See which "
+      "tokens differ in the saved step (tandemctl batch inspect), whether rollout and trainer give "
+      "the same bits for this model here (tandemctl parity), and whether all workers run the same "
+      "build on machines with the same instruction set (TANDEM_CPU_ISA forces one). The worst:{}",
       moved_, tokens_, tokens);
 }
 

@@ -125,6 +125,11 @@ class DeviceWriter final : public LayerWriter {
   Device* const device_;
 };
 
+std::unique_ptr<LayerWriter> MakeWriter(const WeightLayout* layout, Device* device) {
+  if (device->is_host()) return std::make_unique<HostWriter>(layout);
+  return std::make_unique<DeviceWriter>(layout, device);
+}
+
 // Copies from host memory while the device computes.
 class UploadWriter final : public LayerWriter {
  public:
@@ -183,14 +188,8 @@ class BufferedLayers : public LayerSource {
         plan_(rows->plan()),
         stored_(rows->stored()),
         is_stored_(stored_.data != nullptr),
-        buffers_(buffers) {
-    Device* const device = rows->device();
-    if (device->is_host()) {
-      writer_ = std::make_unique<HostWriter>(&plan_.layout());
-    } else {
-      writer_ = std::make_unique<DeviceWriter>(&plan_.layout(), device);
-    }
-  }
+        buffers_(buffers),
+        writer_(MakeWriter(&plan_.layout(), rows->device())) {}
   ~BufferedLayers() override {
     BufferedLayers::Invalidate();
     buffers_->Disown(this);
@@ -220,20 +219,19 @@ class BufferedLayers : public LayerSource {
   StoredShard stored_;  // where the rows are stored, as of the last Map
   const bool is_stored_;
   LayerBuffers* const buffers_;
-  std::unique_ptr<LayerWriter> writer_;  // copies in the order of the device's work
+  const std::unique_ptr<LayerWriter> writer_;  // copies in the order of the device's work
 };
 
 // Layers that a single rank lays out from its own rows, which are stored or computed by LoRA.
-class BuiltLayers final : public BufferedLayers {
+class BuiltLayers : public BufferedLayers {
  public:
-  BuiltLayers(WeightRows* rows, LayerBuffers* buffers) : BufferedLayers(rows, buffers) {}
   absl::StatusOr<const std::byte*> Layer(int layer) override {
     TANDEM_RETURN_IF_ERROR(CheckLayer(plan_, layer));
     if (slot(layer).layer != layer) {
       slot(layer) = {};
       TANDEM_RETURN_IF_ERROR(is_stored_
                                  ? LayOut(layer, stored_.data + GroupOffset(plan_, layer), *writer_)
-                                 : BuildLayer(layer));
+                                 : ComputeLayer(layer));
       slot(layer).layer = layer;
     }
     return buffers_->Address(layer);
@@ -241,21 +239,30 @@ class BuiltLayers final : public BufferedLayers {
   // Does nothing: the engine thread, which computes the layers, also lays out the rows.
   void Prefetch(int /*layer*/) override {}
 
+ protected:
+  BuiltLayers(WeightRows* rows, LayerBuffers* buffers) : BufferedLayers(rows, buffers) {}
+
  private:
-  absl::Status BuildLayer(int layer) {
-    const WeightLayout& layout = plan_.layout();
+  // Writes all computed rows of a tensor to its group.
+  virtual absl::Status ComputeTensor(std::byte* group, size_t tensor, const TensorPlace& place) = 0;
+
+  absl::Status ComputeLayer(int layer) {
     const ShardPlan::Group tensors = plan_.group(layer);
-    std::byte* const group = buffers_->Address(layer);
     for (size_t tensor = tensors.first; tensor < tensors.last; ++tensor) {
-      const TensorPlace& place = *plan_.tensors()[tensor];
-      TANDEM_RETURN_IF_ERROR(rows_->device()->is_host()
-                                 ? BuildPacked(group, tensor, place)
-                                 : rows_->CopyRows(tensor, 0, place.rows(), layout.dtype(),
-                                                   RowAddress(layout, group, place, 0)));
+      TANDEM_RETURN_IF_ERROR(
+          ComputeTensor(buffers_->Address(layer), tensor, *plan_.tensors()[tensor]));
     }
     return absl::OkStatus();
   }
-  absl::Status BuildPacked(std::byte* group, size_t tensor, const TensorPlace& place) {
+};
+
+// On a CPU, whose ops read packed rows.
+class HostBuiltLayers final : public BuiltLayers {
+ public:
+  HostBuiltLayers(WeightRows* rows, LayerBuffers* buffers) : BuiltLayers(rows, buffers) {}
+
+ private:
+  absl::Status ComputeTensor(std::byte* group, size_t tensor, const TensorPlace& place) override {
     const int64_t row_bytes = RowBytes(plan_.layout(), place);
     const int64_t step = RowsPerRange(row_bytes);
     range_.resize(static_cast<size_t>(std::max(kRowRangeBytes, row_bytes)));
@@ -270,6 +277,19 @@ class BuiltLayers final : public BufferedLayers {
 
   // Computed rows of one tensor, before they are packed.
   std::vector<std::byte> range_;
+};
+
+// On a GPU, whose groups hold rows as they are computed.
+class DeviceBuiltLayers final : public BuiltLayers {
+ public:
+  DeviceBuiltLayers(WeightRows* rows, LayerBuffers* buffers) : BuiltLayers(rows, buffers) {}
+
+ private:
+  absl::Status ComputeTensor(std::byte* group, size_t tensor, const TensorPlace& place) override {
+    const WeightLayout& layout = plan_.layout();
+    return rows_->CopyRows(tensor, 0, place.rows(), layout.dtype(),
+                           RowAddress(layout, group, place, 0));
+  }
 };
 
 // Layers of a single rank on a GPU, whose shard is offloaded to host memory. They are uploaded on a
@@ -487,7 +507,7 @@ std::unique_ptr<LayerSource> MakeLayerSource(WeightRows* rows,
   const StoredShard stored = rows->stored();
   const bool alone = rows->plan().world_size() == 1;
   if (rows->device()->is_host()) {
-    if (alone && stored.file == nullptr) return std::make_unique<BuiltLayers>(rows, buffers);
+    if (alone && stored.file == nullptr) return std::make_unique<HostBuiltLayers>(rows, buffers);
     return std::make_unique<HostGatheredLayers>(rows, buffers, communicator);
   }
   if (stored.data != nullptr && !stored.offloaded && rows->plan().is_laid_out()) {
@@ -495,7 +515,7 @@ std::unique_ptr<LayerSource> MakeLayerSource(WeightRows* rows,
   }
   if (!alone) return std::make_unique<DeviceGatheredLayers>(rows, buffers, communicator);
   if (stored.offloaded) return std::make_unique<UploadedLayers>(rows, buffers);
-  return std::make_unique<BuiltLayers>(rows, buffers);
+  return std::make_unique<DeviceBuiltLayers>(rows, buffers);
 }
 
 }  // namespace tandem

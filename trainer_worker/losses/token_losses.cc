@@ -29,8 +29,7 @@ absl::StatusOr<at::Tensor> BaseKl(const at::Tensor& difference, const std::strin
   }
   return InvalidArgument(
       "KL estimator \"{}\" is unknown; use kl, k1, abs, mse, k2, low_var_kl or k3, or one of them "
-      "with "
-      "a + for k2's gradient",
+      "with a + for k2's gradient",
       name);
 }
 

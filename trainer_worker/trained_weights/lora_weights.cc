@@ -114,11 +114,10 @@ absl::Status LoraWeights::CheckGathered(Communicator& communicator) const {
   for (size_t tensor = 0; same.ok() && tensor < masters.size(); ++tensor) {
     if (masters[tensor] == gathered_digests_[tensor]) continue;
     same = Internal(
-        "{} is not what was gathered last: the digest of its masters is {}, of what was gathered "
-        "{}; with it older adapters would be published under a newer version: it was changed and "
-        "not gathered since, or did not arrive intact, which is a fault of the trainer; resume "
-        "from "
-        "the last checkpoint",
+        "{} is not what was gathered last: the digest of its masters is {}, that of the gathered "
+        "adapter {}. It was changed and not gathered since, or did not arrive intact; publishing "
+        "would send older adapters under a newer version. This is a fault of the trainer; resume "
+        "from the last checkpoint",
         adapter_layout_.places()[tensor].name, masters[tensor].Hex(),
         gathered_digests_[tensor].Hex());
   }

@@ -3,7 +3,6 @@
 //   W' = W + (alpha / r) B A   (Hu et al., "LoRA", arXiv 2106.09685, section 4.1),
 // computed in fp32 when they are read and rounded once to the requested dtype. There is no merged
 // copy of the model, and the base is never written, so nothing has to be restored.
-// no merged copy of the model, the base is never written, and so nothing is restored.
 #pragma once
 
 #include <cstdint>

@@ -26,8 +26,8 @@ class MergedLora final : public LoraTraining {
   MergedLora(const TrainedWeightsOptions& options, const RankContext& rank)
       : LoraTraining(options, rank) {}
 
-  // Digests of the merged rows as of the last OnWeightsChanged, computed apart from all data that
-  // is gathered and sent.
+  // Digests of the merged rows as of the last OnWeightsChanged, computed separately from all data
+  // that is gathered and sent.
   std::unique_ptr<RowDigests> digests_;
 };
 

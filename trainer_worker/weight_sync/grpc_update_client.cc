@@ -13,6 +13,7 @@
 #include "common/net/grpc_status.h"
 #include "common/net/update_codec.h"
 #include "common/weights/peer_connection.h"
+#include "common/weights/update_request.h"
 #include "tandem/v1/rollout.grpc.pb.h"
 
 namespace tandem {
@@ -73,28 +74,27 @@ absl::StatusOr<int64_t> GrpcUpdateClient::HeldVersion() {
   return response.version();
 }
 
-absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateOffer& offer,
-                                                       const SlotMemory& slots) {
-  version_ = offer.version;
-  generation_ = offer.generation;
+absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateRequest& update,
+                                                       const ProducerSlots& slots) {
+  id_ = update.id;
   v1::BeginUpdateRequest request;
   request.set_incarnation(options_.rollout_incarnation);
-  request.set_version(offer.version);
-  request.set_generation(offer.generation);
-  request.set_slot_bytes(slots.shape().slot_bytes);
-  request.set_slots(slots.shape().slots);
-  request.set_direct(slots.shape().direct);
+  request.set_version(update.id.version);
+  request.set_generation(update.id.generation);
+  request.set_slot_bytes(update.slots.slot_bytes);
+  request.set_slots(update.slots.slots);
+  request.set_direct(update.slots.direct);
   request.set_trainer_boot_id(options_.trainer_boot_id);
   request.set_step(LogStep());
   request.set_scramble(options_.scramble);
-  request.set_adapters(offer.scope == UpdateScope::kAdapters);
-  ToProto(offer.manifest, request.mutable_manifest());
+  request.set_adapters(update.scope == UpdateScope::kAdapters);
+  ToProto(update.manifest, request.mutable_manifest());
   grpc::ClientContext context;
   const CallDeadline deadline(context, options_.deadline);
   v1::BeginUpdateResponse response;
   TANDEM_RETURN_IF_ERROR(FromCall(
       "BeginUpdate", deadline.Explain(calls_->stub->BeginUpdate(&context, request, &response))));
-  auto connection = PassSlots(response.pair_socket(), offer.generation, slots);
+  auto connection = PassSlots(response.pair_socket(), update.id.generation, slots);
   TANDEM_RETURN_IF_ERROR(OfPartner(connection.status()));
   return PeerConnection{*std::move(connection), options_.deadline};
 }
@@ -103,8 +103,8 @@ absl::Status GrpcUpdateClient::StartApply(int slot, const std::vector<BucketEntr
   if (calls_->applies.count(slot) > 0) return Internal("slot {} is still being applied", slot);
   v1::ApplyBucketRequest request;
   request.set_incarnation(options_.rollout_incarnation);
-  request.set_version(version_);
-  request.set_generation(generation_);
+  request.set_version(id_.version);
+  request.set_generation(id_.generation);
   request.set_slot(slot);
   ToProto(entries, request.mutable_entries());
   auto apply = std::make_unique<PendingApply>();
@@ -132,8 +132,8 @@ absl::Status GrpcUpdateClient::WaitApply(int slot) {
 absl::Status GrpcUpdateClient::Commit(const std::vector<Digest>& digests) {
   v1::CommitUpdateRequest request;
   request.set_incarnation(options_.rollout_incarnation);
-  request.set_version(version_);
-  request.set_generation(generation_);
+  request.set_version(id_.version);
+  request.set_generation(id_.generation);
   ToProto(digests, request.mutable_digests());
   grpc::ClientContext context;
   const CallDeadline deadline(context, options_.deadline);
@@ -147,8 +147,8 @@ absl::Status GrpcUpdateClient::Abort(const std::string& reason) {
   while (!calls_->applies.empty()) (void)WaitApply(calls_->applies.begin()->first);
   v1::AbortUpdateRequest request;
   request.set_incarnation(options_.rollout_incarnation);
-  request.set_version(version_);
-  request.set_generation(generation_);
+  request.set_version(id_.version);
+  request.set_generation(id_.generation);
   request.set_reason(reason);
   grpc::ClientContext context;
   const CallDeadline deadline(context, std::min(options_.deadline, options_.abort_deadline));

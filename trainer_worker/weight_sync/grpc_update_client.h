@@ -10,6 +10,7 @@
 #include <absl/time/time.h>
 #include <grpcpp/channel.h>
 
+#include "common/weights/update_request.h"
 #include "trainer_worker/weight_sync/weight_check.h"
 #include "trainer_worker/weight_sync/weight_publisher.h"
 
@@ -30,7 +31,8 @@ class GrpcUpdateClient : public UpdateClient, public WeightReader {
   ~GrpcUpdateClient() override;  // waits for pending applies, at most until their deadline
 
   absl::StatusOr<int64_t> HeldVersion() override;
-  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override;
+  absl::StatusOr<PeerConnection> Begin(const UpdateRequest& update,
+                                       const ProducerSlots& slots) override;
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override;
   absl::Status WaitApply(int slot) override;
   absl::Status Commit(const std::vector<Digest>& digests) override;
@@ -47,8 +49,7 @@ class GrpcUpdateClient : public UpdateClient, public WeightReader {
   struct Calls;  // the stub and the pending applies
   GrpcUpdateClientOptions options_;
   std::unique_ptr<Calls> calls_;
-  int64_t version_ = -1;
-  int64_t generation_ = -1;
+  UpdateId id_ = {-1, -1};  // of the open update, or of the last one
 };
 
 }  // namespace tandem

@@ -20,14 +20,15 @@ constexpr absl::Duration kProcessExitTime = absl::Seconds(5);
 
 }  // namespace
 
-void PublishTransaction::Begin(const UpdateOffer& offer, const absl::StatusOr<SlotMemory*>& slots) {
+void PublishTransaction::Begin(UpdateRequest request, const absl::StatusOr<ProducerSlots*>& slots) {
   if (client_ == nullptr) return;
   if (!slots.ok()) {
     status_ = slots.status();
     return;
   }
   slots_ = *slots;
-  Check(Timed([&] { return BeginOnClient(offer); }));
+  request.slots = slots_->shape();
+  Check(Timed([&] { return BeginOnClient(request); }));
   if (!transport_->unproven()) return;
   // An empty bucket: the rollout has to open the slots to apply it.
   if (active()) Check(client_->StartApply(0, {}));
@@ -35,8 +36,8 @@ void PublishTransaction::Begin(const UpdateOffer& offer, const absl::StatusOr<Sl
   if (active()) transport_->Proven();
 }
 
-absl::Status PublishTransaction::BeginOnClient(const UpdateOffer& offer) {
-  TANDEM_ASSIGN_OR_RETURN(link_, client_->Begin(offer, *slots_));
+absl::Status PublishTransaction::BeginOnClient(const UpdateRequest& request) {
+  TANDEM_ASSIGN_OR_RETURN(link_, client_->Begin(request, *slots_));
   return absl::OkStatus();
 }
 
@@ -90,7 +91,7 @@ void PublishTransaction::Check(const absl::Status& status) {
   status_ = status;
   const absl::Status aborted = client_->Abort(std::string(status.message()));
   if (!aborted.ok()) {
-    end_ = Unanswered();
+    end_ = EndWithoutAnswer();
     status_ = Annotate(status_, fmt::format("(the rollout did not confirm the abort: {})",
                                             std::string(aborted.message())));
   }
@@ -98,15 +99,16 @@ void PublishTransaction::Check(const absl::Status& status) {
 
 // Slots in shared host memory may be freed while a rollout reads them, so there is no wait for
 // those.
-UpdateEnd PublishTransaction::Unanswered() const {
+UpdateEnd PublishTransaction::EndWithoutAnswer() const {
   // No slots were passed, so at most persistent ones are open.
-  if (!link_.socket.valid()) return slots_->persistent() ? UpdateEnd::kUnknown : UpdateEnd::kGone;
+  if (!link_.socket.valid())
+    return slots_->persistent() ? UpdateEnd::kUnknown : UpdateEnd::kPeerClosed;
   Clock& clock = RealClock();
   const Instant deadline = clock.Now() + std::min(kProcessExitTime, link_.timeout);
   while (slots_->must_be_closed() && !link_.closed() && clock.Now() < deadline) {
     clock.Sleep(absl::Milliseconds(1));
   }
-  return link_.closed() ? UpdateEnd::kGone : UpdateEnd::kUnknown;
+  return link_.closed() ? UpdateEnd::kPeerClosed : UpdateEnd::kUnknown;
 }
 
 namespace {
@@ -173,8 +175,8 @@ std::vector<Digest> InOrderOfCommit(std::vector<Digest> digests, size_t sent) {
 
 }  // namespace
 
-absl::StatusOr<SlotMemory*> WeightPublisher::TakeSlots(const std::vector<Bucket>& buckets,
-                                                       const SharedTensors* shared) {
+absl::StatusOr<ProducerSlots*> WeightPublisher::ReuseOrCreateSlots(
+    const std::vector<Bucket>& buckets, const SharedTensors* shared) {
   const auto slots = static_cast<int>(std::clamp<int64_t>(std::ssize(buckets), 1, options_.slots));
   int64_t largest = kEntryAlignment;
   for (const Bucket& bucket : buckets) largest = std::max(largest, bucket.bytes);
@@ -245,8 +247,8 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
   std::optional<PublishTransaction> transaction;
   const auto begin = [&] {
     transaction.emplace(client, options_.transport, &report.wait_seconds);
-    transaction->Begin({version, generation_, manifest, scope},
-                       client == nullptr ? nullptr : TakeSlots(buckets, SharedBy(source)));
+    transaction->Begin({.id = {version, generation_}, .manifest = manifest, .scope = scope},
+                       client == nullptr ? nullptr : ReuseOrCreateSlots(buckets, SharedBy(source)));
   };
   begin();
   if (options_.transport->FallBack(transaction->status())) {
@@ -269,7 +271,7 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
   const absl::Status committed = transaction->Commit(InOrderOfCommit(digests, manifest.size()));
   const bool arrived = committed.ok() && client != nullptr;
   SettleSlots(transaction->end(), arrived);
-  if (arrived && slots_->persistent()) lasting_link_ = transaction->TakeLink();
+  if (arrived && slots_->persistent()) lasting_link_ = transaction->TakeConnection();
   if (slots_ != nullptr && slots_->bytes() > options_.keep_bytes) ReleaseSlots();
   TANDEM_RETURN_IF_ERROR(committed);
   digests_ = std::move(digests);
@@ -286,7 +288,8 @@ void WeightPublisher::SettleSlots(UpdateEnd end, bool committed) {
   if (committed) replaced_.clear();
   if (end == UpdateEnd::kUnknown) Replace();
   // The slots' events may wait for work of a process that no longer exists.
-  if (end == UpdateEnd::kGone && slots_ != nullptr && slots_->must_be_closed()) slots_.reset();
+  if (end == UpdateEnd::kPeerClosed && slots_ != nullptr && slots_->must_be_closed())
+    slots_.reset();
 }
 
 void WeightPublisher::ReleaseSlots() {

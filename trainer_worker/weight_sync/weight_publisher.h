@@ -17,16 +17,10 @@
 #include "common/weights/layout.h"
 #include "common/weights/manifest.h"
 #include "common/weights/peer_connection.h"
+#include "common/weights/update_request.h"
 #include "common/weights/weight_transport.h"
 
 namespace tandem {
-
-struct UpdateOffer {
-  int64_t version = 0;
-  int64_t generation = 0;  // identifies the update; increases with every update, also over restarts
-  Manifest manifest;
-  UpdateScope scope = UpdateScope::kWhole;  // the tensors of the manifest
-};
 
 // The calls that the publisher makes on its rollout. Not thread-safe. Every call has its own
 // deadline. At most one Apply is pending per slot; those of different slots may run in any order.
@@ -36,12 +30,13 @@ class UpdateClient {
   // The complete version that the rollout holds, even while it sleeps; -1: none, or unknown. A
   // rollout without one needs an update of all weights.
   virtual absl::StatusOr<int64_t> HeldVersion() { return -1; }
-  // Opens the update and passes the slots; `slots` outlives the update. The caller keeps the
+  // Opens the update and passes the slots; `slots` outlives the update. Whether the rollout
+  // scrambles its weights first is the client's choice, not the request's. The caller keeps the
   // connection until the update has ended or, for persistent slots, until another update has been
   // committed. The end of the connection tells the rollout that the trainer died, and the other way
   // round.
-  virtual absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer,
-                                               const SlotMemory& slots) = 0;
+  virtual absl::StatusOr<PeerConnection> Begin(const UpdateRequest& request,
+                                               const ProducerSlots& slots) = 0;
   // Asks the rollout to apply a filled slot; returns at once.
   virtual absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) = 0;
   // Waits until the slot may be filled again and returns the result of its Apply; OK if none is
@@ -59,9 +54,9 @@ class UpdateClient {
 enum class UpdateEnd {
   // The rollout confirmed the commit or the abort; only persistent slots are still open
   // (SlotMemory::persistent).
-  kAnswered,
+  kAcknowledged,
   // The rollout closed its end of the connection or died; it has no slot open.
-  kGone,
+  kPeerClosed,
   kUnknown,  // the rollout did not answer, and may still read the slots
 };
 
@@ -76,7 +71,8 @@ class PublishTransaction {
 
   // Opens the update. While the transport is unproven (WeightTransport::unproven), also makes the
   // rollout open the slots, which may fail; after an error the rollout has no slot open.
-  void Begin(const UpdateOffer& offer, const absl::StatusOr<SlotMemory*>& slots);
+  // `request.slots` is set here.
+  void Begin(UpdateRequest request, const absl::StatusOr<ProducerSlots*>& slots);
   // Waits until the rollout has read the previous bucket in the next bucket's slot.
   void AwaitSlot();
   // Memory of `bytes` for the next bucket: its slot, after AwaitSlot, or scratch memory that is not
@@ -93,24 +89,24 @@ class PublishTransaction {
   const absl::Status& status() const { return status_; }
   // The end of an update that has been committed or has failed.
   UpdateEnd end() const { return end_; }
-  PeerConnection TakeLink() { return std::move(link_); }
+  PeerConnection TakeConnection() { return std::move(link_); }
 
  private:
   int slot() const { return static_cast<int>(bucket_ % slots_->slots()); }
   template <typename Call>
   absl::Status Timed(Call&& call);
-  absl::Status BeginOnClient(const UpdateOffer& offer);
+  absl::Status BeginOnClient(const UpdateRequest& request);
   void Check(const absl::Status& status);
-  UpdateEnd Unanswered() const;
+  UpdateEnd EndWithoutAnswer() const;
 
   UpdateClient* const client_;
   WeightTransport* const transport_;
   double* const wait_seconds_;
-  SlotMemory* slots_ = nullptr;
+  ProducerSlots* slots_ = nullptr;
   PeerConnection link_;
   absl::Status status_;
-  UpdateEnd end_ = UpdateEnd::kAnswered;
-  std::unique_ptr<SlotMemory> scratch_;
+  UpdateEnd end_ = UpdateEnd::kAcknowledged;
+  std::unique_ptr<ProducerSlots> scratch_;
   size_t bucket_ = 0;  // index of the bucket that is being filled
 };
 
@@ -208,8 +204,8 @@ class WeightPublisher {
   absl::StatusOr<std::vector<Bucket>> Plan(const Manifest& manifest,
                                            const WeightSource& source,
                                            PublishReport* report) const;
-  absl::StatusOr<SlotMemory*> TakeSlots(const std::vector<Bucket>& buckets,
-                                        const SharedTensors* shared);
+  absl::StatusOr<ProducerSlots*> ReuseOrCreateSlots(const std::vector<Bucket>& buckets,
+                                                    const SharedTensors* shared);
   // Drops the slots of an update that has ended in this way, or keeps them for the next update.
   void SettleSlots(UpdateEnd end, bool committed);
   void Replace();
@@ -222,12 +218,12 @@ class WeightPublisher {
 
   const WeightLayout* const layout_;
   const PublishOptions options_;
-  int64_t generation_;                 // of the last update
-  std::unique_ptr<SlotMemory> slots_;  // kept between updates
-  PeerConnection lasting_link_;        // of the last committed update with persistent slots
+  int64_t generation_;                    // of the last update
+  std::unique_ptr<ProducerSlots> slots_;  // kept between updates
+  PeerConnection lasting_link_;           // of the last committed update with persistent slots
   // Slots that are no longer used but that the rollout may still have open. They are freed when it
   // has committed another update, for which it opened other slots.
-  std::vector<std::unique_ptr<SlotMemory>> replaced_;
+  std::vector<std::unique_ptr<ProducerSlots>> replaced_;
   std::vector<Digest> digests_;
 };
 

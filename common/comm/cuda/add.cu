@@ -7,8 +7,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPerThread = 4;
 
-// A warp's accesses are consecutive; shards begin anywhere, so that 16 bytes at once would be
-// wrong.
+// One float per thread: a shard may begin at any element, so 16-byte accesses could be misaligned.
+// The accesses of a warp are still consecutive.
 __global__ void AddKernel(float* __restrict__ to, const float* __restrict__ from, int64_t count) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreads * kPerThread + threadIdx.x;
   for (int i = 0; i < kPerThread; ++i) {

@@ -31,7 +31,8 @@ CollectiveStream::~CollectiveStream() {
 }
 
 uint64_t CollectiveStream::Mark() {
-  // 0 where it fails: the collective then waits for more than it must, and meets the error itself.
+  // Returns 0 on failure: the collective then waits for the whole compute stream and reports the
+  // error itself.
   const uint64_t mark = next_mark_++;
   return api_->Record(marks_[mark % kMarks], compute_).ok() ? mark : 0;
 }

@@ -1,5 +1,5 @@
-// The stream that a rank's collectives go through, ordered against the one that it computes on, and
-// of a higher priority, since other ranks wait for its collectives.
+// The CUDA stream of a rank's collectives. Events order it against the compute stream. Its priority
+// is higher, because other ranks wait for this rank's collectives.
 #pragma once
 
 #include <array>
@@ -13,29 +13,30 @@
 
 namespace tandem {
 
-// A collective: Begin, work on stream(), End, wait until Finished. Mark is for the thread that
-// gives work to the compute stream, the rest for one thread at a time, which may be another.
+// Usage: Begin, enqueue on stream(), End, wait until Finished. Mark is called on the thread that
+// enqueues on the compute stream. All other methods are for one thread at a time, which may be a
+// different one.
 class CollectiveStream {
  public:
   // `api` outlives the object; `compute` is a stream of `device`.
   static absl::StatusOr<std::unique_ptr<CollectiveStream>> Create(CudaApi* api,
                                                                   int device,
                                                                   CudaStream compute);
-  // Everything on the stream is done, or its device is lost.
+  // Requires that all work on the stream is done, or that the device is lost.
   ~CollectiveStream();
 
   CudaApi& api() const { return *api_; }
   CudaStream stream() const { return stream_; }
 
-  // Communicator's.
+  // Communicator::Mark and StartAt.
   uint64_t Mark();
   void StartAt(uint64_t mark) { start_ = mark; }
 
-  // Makes the device the thread's, and the stream wait for the mark, or for all that the compute
-  // stream has so far.
+  // Makes the device current on this thread and lets the stream wait for the mark or, without one,
+  // for all work that the compute stream has so far.
   absl::Status Begin();
   absl::Status End();
-  // Whether the device has got to Begin, and to End.
+  // Whether the device has reached Begin, and End.
   absl::StatusOr<bool> Reached() { return api_->HasHappened(reached_); }
   absl::StatusOr<bool> Finished() { return api_->HasHappened(finished_); }
 

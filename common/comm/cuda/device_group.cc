@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinDeviceGroup(const DeviceGroupO
   if (!mine.ok()) return host->Fail(mine.status());
   std::vector<Member> members(static_cast<size_t>(options.group.world_size));
   TANDEM_RETURN_IF_ERROR(host->AllGather(&*mine, sizeof(Member), members.data()));
-  bool demanded = false, staged = false;  // by any rank: all go one way
+  bool demanded = false, staged = false;  // by any rank; all must choose the same path
   for (const Member& member : members) {
     demanded = demanded || member.way == GroupWay::kNccl;
     staged = staged || member.way == GroupWay::kStaged;

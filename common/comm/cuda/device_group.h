@@ -22,17 +22,17 @@ struct DeviceGroupOptions {
   CudaApi* cuda = nullptr;  // outlives the group, like `nccl`
   int device = 0;
   CUstream_st* compute = nullptr;  // what the rank computes on; collectives are ordered against it
-  NcclApi* nccl = nullptr;         // null: there is none here
+  NcclApi* nccl = nullptr;         // null: this machine has no NCCL
   GroupWay way = GroupWay::kAuto;
-  // NcclOptions and StagedOptions.
+  // As in NcclOptions and StagedOptions.
   int64_t scratch_bytes = 64 << 20;
   int64_t staging_bytes = 8 << 20;
 };
 
-// Blocks until all ranks have joined, like JoinSharedMemoryGroup, with its errors. kAuto takes NCCL
-// where every rank has it, in one version, and a GPU of its own, else stages through pinned host
-// memory; the log says which and why. FailedPrecondition: kNccl was asked for and is impossible.
-// One rank stages: it exchanges nothing.
+// Blocks until all ranks have joined, like JoinSharedMemoryGroup, with its errors. kAuto uses NCCL
+// if every rank has the same version of it and a GPU of its own, and otherwise stages through
+// pinned host memory; the log says which and why. FailedPrecondition: kNccl was asked for and is
+// impossible. A group of one rank stages, as it exchanges nothing.
 absl::StatusOr<std::unique_ptr<Communicator>> JoinDeviceGroup(const DeviceGroupOptions& options);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// What the NCCL communicator asks of NCCL, as one seam: the library, looked up at run time
+// The interface of the NCCL communicator to NCCL: the library, looked up at run time
 // (nccl_library.cc), or a test's stand-in. No NCCL header is needed to use it.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace tandem {
 
 using NcclComm = ncclComm*;
 
-// What the ranks of a group have in common: an ncclUniqueId.
+// What identifies a group to its ranks: an ncclUniqueId.
 struct NcclId {
   std::array<char, 128> bytes{};
 };
@@ -30,7 +30,7 @@ struct NcclMember {
   bool single_channel = false;  // one ring, one order of every sum; slower
 };
 
-// bytes from here to `peer` (send), or from there to here.
+// Sends `bytes` to `peer`, or receives them from it.
 struct NcclTransfer {
   enum class Way { kSend, kReceive };
   Way way = Way::kSend;
@@ -39,8 +39,9 @@ struct NcclTransfer {
   int peer = 0;
 };
 
-// to [count] on rank `root` = the sum over ranks of their from [count]; `to` counts on the root
-// alone. Or, with kEveryRank, each rank's to [count] = that of its piece of from [world * count].
+// With a root, `to` [count] on that rank is the sum over ranks of their `from` [count], and `to` is
+// ignored on the others. With kEveryRank, `to` [count] on each rank is the sum over ranks of its
+// piece of `from` [world * count].
 struct NcclSum {
   static constexpr int kEveryRank = -1;
   const float* from = nullptr;
@@ -49,17 +50,17 @@ struct NcclSum {
   int root = 0;
 };
 
-// Communicators do not block: a call may return before its work is on the stream, which Ready
-// tells; until then nothing else may go to the stream or the communicator. For one thread at a time
-// per communicator, Abort included. Errors: Unavailable (a peer is gone), Internal (the rest), with
-// NCCL's name of the error.
+// Communicators are non-blocking: a call may return before its work is on the stream. Until Ready
+// says that it is, nothing else may be enqueued on the stream or the communicator. One thread at a
+// time per communicator, Abort included. Errors: Unavailable (a peer is gone), Internal (all
+// others), with NCCL's name of the error.
 class NcclApi {
  public:
   virtual ~NcclApi() = default;
 
   virtual int version() const = 0;  // 22809 is 2.28.9
   virtual absl::StatusOr<NcclId> NewId() = 0;
-  // Starts to form the group; Ready tells when it is there. The current device becomes the rank's.
+  // Starts to form the group; Ready says when it is formed. The current device becomes the rank's.
   virtual absl::StatusOr<NcclComm> Join(const NcclMember& member) = 0;
   virtual absl::StatusOr<bool> Ready(NcclComm comm) = 0;
 
@@ -72,7 +73,7 @@ class NcclApi {
   virtual absl::Status Reduce(const std::vector<NcclSum>& sums,
                               NcclComm comm,
                               CudaStream stream) = 0;
-  // All transfers as one group. Every send has its receive.
+  // All transfers as one group. Every send needs a matching receive on its peer.
   virtual absl::Status Transfer(const std::vector<NcclTransfer>& transfers,
                                 NcclComm comm,
                                 CudaStream stream) = 0;
@@ -80,15 +81,15 @@ class NcclApi {
   // Ends a communicator whose work is done: Finalize, Ready, Destroy.
   virtual absl::Status Finalize(NcclComm comm) = 0;
   virtual absl::Status Destroy(NcclComm comm) = 0;
-  // Ends it with its work as it is, kernels included.
+  // Ends it without waiting for its work, and stops its kernels.
   virtual absl::Status Abort(NcclComm comm) = 0;
 };
 
-// Pins the algorithm and protocol of all sums of NCCL's, by NCCL_ALGO=Ring and NCCL_PROTO=Simple in
-// the environment, which is not to be written while other threads read it: for the beginning of
-// main. What was set there before is replaced, as the log says.
+// Pins algorithm and protocol of all of NCCL's sums by setting NCCL_ALGO=Ring and NCCL_PROTO=Simple
+// in the environment. Call it at the beginning of main, before other threads read the environment.
+// Other values are overwritten, with a warning in the log.
 void PinNcclSums();
-// FailedPrecondition: they are not.
+// FailedPrecondition if PinNcclSums has not been called.
 absl::Status CheckNcclSumsPinned();
 
 // The machine's libnccl.so.2 (library_search.h). FailedPrecondition: PinNcclSums was not called,

@@ -13,10 +13,10 @@
 namespace tandem {
 namespace {
 
-// How long the end of a group may take whose work is done everywhere.
+// How long the shutdown of a group may take once the work of all ranks is done.
 constexpr absl::Duration kFarewell = absl::Seconds(10);
 
-// What a rank shows of collective `number`.
+// Progress that a rank publishes when its device has reached collective `number`, and finished it.
 uint64_t Reached(uint64_t number) { return 2 * number - 1; }
 uint64_t Finished(uint64_t number) { return 2 * number; }
 
@@ -28,7 +28,7 @@ bool AllEqual(const std::vector<int64_t>& sizes) {
   return std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size == sizes[0]; });
 }
 
-// What NCCL is asked for a part, of which `to` gets this rank's.
+// Appends the NCCL reductions of a part; `to` receives this rank's sum.
 void AppendSums(const SumPart& part,
                 const ScatteredSum& sum,
                 int rank,
@@ -102,7 +102,8 @@ absl::StatusOr<std::vector<bool>> NcclCommunicator::Meet(const char* collective,
   const Entry mine = {CallSignature(collective, sizes), takes ? 1u : 0u};
   std::vector<Entry> all(static_cast<size_t>(world_size()));
   const absl::Status met = host_->AllGather(&mine, sizeof(mine), all.data());
-  // The first reason stays on every rank; only NCCL's part must still be ended here.
+  // The host group has failed on every rank already, with the first reason; NCCL's communicator
+  // must still be ended here.
   if (!met.ok()) return Fail(met);
   std::vector<bool> takers;
   for (int other = 0; other < world_size(); ++other) {
@@ -162,12 +163,12 @@ absl::Status NcclCommunicator::TooLate() const {
     if (host_->ProgressOf(other) >= Reached(number_)) continue;
     late += (late.empty() ? "" : ", ") + std::to_string(other);
   }
-  std::string why = "every device has got to it: NCCL or a link between the GPUs hangs";
-  if (number_ == 0) why = "a rank has not joined, or NCCL finds no way to it (NCCL_DEBUG=INFO)";
+  std::string why = "every device has reached it: NCCL or a link between the GPUs hangs";
+  if (number_ == 0)
+    why = "a rank has not joined, or NCCL cannot connect to it (NCCL_DEBUG=INFO says why)";
   if (!late.empty()) {
     why = fmt::format(
-        "the device of rank {} has not got to it: what it was given before hangs or takes longer",
-        late);
+        "the device of rank {} has not reached it: its earlier work hangs or takes longer", late);
   }
   return MakeStatus(absl::StatusCode::kDeadlineExceeded,
                     "rank {} of {} waited {} for {} (collective {}, generation {}); {}", rank(),
@@ -176,11 +177,11 @@ absl::Status NcclCommunicator::TooLate() const {
 }
 
 absl::Status NcclCommunicator::Fail(const absl::Status& why) {
-  // NCCL's own errors do not tell that the device is lost; an event of it does.
+  // NCCL's own errors do not say whether the device is lost; querying an event does.
   absl::Status own = why;
   if (!IsDeviceLost(own) && stream_ != nullptr) own = stream_->Finished().status();
   const bool lost = IsDeviceLost(own);
-  // To the others this rank is one that is gone, as it soon is.
+  // The other ranks are told that this rank is gone, as its process is about to end.
   const absl::Status first =
       host_->Fail(lost ? MakeStatus(absl::StatusCode::kUnavailable, "rank {} lost its device: {}",
                                     rank(), std::string(own.message()))
@@ -230,7 +231,8 @@ absl::Status NcclCommunicator::ReduceScatterSums(const std::vector<ScatteredSum>
   TANDEM_RETURN_IF_ERROR(Meet("ReduceScatterSum", sizes, true).status());
   if (TotalOf(sizes) == 0) return absl::OkStatus();
   const bool adds = accumulate == Accumulate::kAdd;
-  // What is not added needs no scratch, and yet the same rounds: some ranks may add.
+  // Sums that overwrite need no scratch, but are cut into the same rounds, because other ranks may
+  // accumulate.
   const int64_t room = options_.scratch_bytes / static_cast<int64_t>(sizeof(float));
   return Carry([&] {
     for (const SumRound& round : RoundsOf(sums, room)) {

@@ -1,12 +1,12 @@
 // One GPU per rank, through NCCL.
 //
-// Order of sums. NCCL's ring passes a rank's piece from its successor on around the ring: with the
-// ring 0, 1, ..., n-1, the sum for rank r is ((v[r+1] + v[r+2]) + ... ) + v[r], ranks modulo n. It
-// depends on the ring, which NCCL finds from the world size and the machine's links, and on nothing
-// else as long as all channels use one ring (NcclOptions::single_channel makes it one); two ranks
-// have the bits of the CPU's ascending order, three or more have not. Where channels have rings of
-// their own, the tensors of a call, which go to NCCL as one group, decide which channel sums which
-// elements. Runs on machines of one kind repeat.
+// Order of sums. NCCL's ring passes a rank's piece around the ring, starting at the rank's
+// successor: with the ring 0, 1, ..., n-1, the sum for rank r is ((v[r+1] + v[r+2]) + ... ) + v[r],
+// ranks modulo n. As long as all channels use one ring (NcclOptions::single_channel ensures it),
+// the order depends only on that ring, which NCCL derives from the world size and the machine's
+// links. Two ranks get the bits of the CPU's ascending order, three or more do not. If channels
+// have rings of their own, the tensors of a call, which NCCL sees as one group, decide which
+// channel sums which elements. Runs on machines of one kind repeat bit for bit.
 #pragma once
 
 #include <functional>
@@ -37,13 +37,13 @@ struct NcclOptions {
 };
 
 // Communicator's contract; a call returns when the device has done its part. Before a collective
-// the ranks meet on the host, which finds those that do not come or make another call; then this
+// the ranks meet on the host, which finds ranks that do not come or make another call. Then this
 // rank watches its device, NCCL and the host group. DeadlineExceeded names this rank, the
-// collective, its number and the ranks whose device has not got to it; whatever goes wrong ends
-// NCCL's communicator on every rank. Mark and Abort: any thread.
+// collective, its number and the ranks whose device has not reached it. Any failure ends NCCL's
+// communicator on every rank. Mark and Abort: any thread.
 class NcclCommunicator final : public Communicator {
  public:
-  // Collective over `host`. Takes `host` also where it fails, and ends it then.
+  // Collective over `host`. Takes ownership of `host` and ends that group if it fails.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(std::unique_ptr<HostGroup> host,
                                                                   const NcclOptions& options);
   ~NcclCommunicator() override;
@@ -72,17 +72,17 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator(std::unique_ptr<HostGroup> host, const NcclOptions& options)
       : options_(options), host_(std::move(host)) {}
   absl::Status Form();
-  // Which ranks take the result of a call that all ranks are found to make.
+  // Checks that all ranks make the same call, and returns which ranks take its result.
   absl::StatusOr<std::vector<bool>> Meet(const char* collective,
                                          const std::vector<int64_t>& sizes,
                                          bool takes);
-  // `issue` gives the work to NCCL and the stream; done when the device is.
+  // Lets `issue` enqueue the work and waits until the device has done it.
   absl::Status Carry(const std::function<absl::Status()>& issue);
-  // What a call to NCCL returned, once its work is on the stream.
+  // Waits until the work of a call to NCCL is on the stream, and returns the call's status.
   absl::Status Issued(const absl::Status& status);
   template <typename Done>
   absl::Status WaitFor(const Done& done);
-  // What has become of the others, while this rank waits.
+  // Looks for failures of the other ranks while this rank waits.
   absl::Status LookAround();
   absl::Status TooLate() const;
   absl::Status Fail(const absl::Status& why);

@@ -12,8 +12,8 @@ struct Pin {
   const char* name;
   const char* value;
 };
-// NCCL chooses by size and machine otherwise, and the bits of a sum with it. A communicator's own
-// configuration has neither.
+// Otherwise NCCL chooses algorithm and protocol by size and machine, and the bits of a sum depend
+// on the choice. The configuration of a communicator has no field for either.
 constexpr Pin kPins[] = {{"NCCL_ALGO", "Ring"}, {"NCCL_PROTO", "Simple"}};
 
 bool Holds(const Pin& pin) {
@@ -27,7 +27,8 @@ void PinNcclSums() {
   for (const Pin& pin : kPins) {
     if (Holds(pin)) continue;
     if (const char* const set = std::getenv(pin.name); set != nullptr) {
-      LogWarn("{}={} is replaced by {}: sums repeat with it", pin.name, set, pin.value);
+      LogWarn("{}={} is replaced by {}: with other values, sums do not repeat bit for bit",
+              pin.name, set, pin.value);
     }
     setenv(pin.name, pin.value, 1);
   }
@@ -37,8 +38,8 @@ absl::Status CheckNcclSumsPinned() {
   for (const Pin& pin : kPins) {
     if (!Holds(pin)) {
       return FailedPrecondition(
-          "{} is not {}: a process that uses NCCL calls PinNcclSums before it has other threads, "
-          "and sums would not repeat without it",
+          "{} is not {}: a process that uses NCCL must call PinNcclSums before it starts threads; "
+          "without it, sums do not repeat bit for bit",
           pin.name, pin.value);
     }
   }

@@ -11,7 +11,8 @@ namespace {
 
 static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 
-// What is called, with the types of NCCL's header; nothing is linked.
+// The NCCL functions that are called, typed by NCCL's header. They are looked up at run time; the
+// library is not linked.
 struct Functions {
   decltype(&ncclGetVersion) get_version;
   decltype(&ncclGetErrorString) error_string;
@@ -147,7 +148,8 @@ class NcclLibrary final : public NcclApi {
                                  CudaStream stream) {
     return nccl.receive(part.data, Size(part.bytes), ncclInt8, part.peer, comm, stream);
   }
-  // The group is ended also where a call in it failed: a thread's groups nest.
+  // ncclGroupEnd is called after a failure too: groups nest per thread, and one left open would
+  // hold back later calls.
   template <typename Calls>
   absl::Status InGroup(const char* what, const Calls& calls) {
     TANDEM_RETURN_IF_ERROR(StatusOf(nccl_.group_start(), "ncclGroupStart"));
@@ -155,12 +157,12 @@ class NcclLibrary final : public NcclApi {
     const ncclResult_t end = nccl_.group_end();
     return StatusOf(Worse(inside, end), what);
   }
-  // Under way is well: Ready tells the end.
+  // ncclInProgress is no error: Ready reports how the call ended.
   absl::Status StatusOf(ncclResult_t result, const char* what) const {
     if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
     const auto code =
         result == ncclRemoteError ? absl::StatusCode::kUnavailable : absl::StatusCode::kInternal;
-    return MakeStatus(code, "NCCL: {}: {} (NCCL_DEBUG=INFO tells more)", what,
+    return MakeStatus(code, "NCCL: {}: {} (NCCL_DEBUG=INFO logs more)", what,
                       nccl_.error_string(result));
   }
 
@@ -178,7 +180,7 @@ absl::StatusOr<NcclComm> NcclLibrary::Join(const NcclMember& member) {
   const absl::Status joined = StatusOf(
       nccl_.init(&comm, member.world_size, id, member.rank, &config), "ncclCommInitRankConfig");
   if (joined.ok()) return comm;
-  // Nobody else knows of what was begun.
+  // The caller gets no communicator that it could abort.
   if (comm != nullptr) (void)nccl_.abort(comm);
   return joined;
 }
@@ -191,9 +193,9 @@ absl::StatusOr<std::unique_ptr<NcclApi>> OpenNccl() {
   TANDEM_ASSIGN_OR_RETURN(const Functions functions, FindAll(library));
   int version = 0;
   functions.get_version(&version);
-  // The first with communicators that do not block.
-  // Before 2.18 a communicator that is made without blocking is written to from another thread at
-  // the address that Join gave, which is Join's own.
+  // 2.18 is the first version that can be used without blocking here: earlier ones write the
+  // communicator from another thread to the address that ncclCommInitRankConfig was given, which is
+  // a local variable of Join.
   if (version < NCCL_VERSION(2, 18, 0)) {
     return FailedPrecondition("NCCL {} is too old: 2.18 is needed", version);
   }

@@ -17,7 +17,7 @@ std::vector<int64_t> Offsets(const std::vector<int64_t>& sizes) {
   return offsets;
 }
 
-// What chunk [begin, begin + part) has of each rank's piece.
+// How many elements of each rank's piece lie in chunk [begin, begin + part).
 std::vector<int64_t> Lengths(const std::vector<int64_t>& sizes, int64_t begin, int64_t part) {
   std::vector<int64_t> lengths;
   for (const int64_t size : sizes) lengths.push_back(std::clamp<int64_t>(size - begin, 0, part));
@@ -28,14 +28,14 @@ int64_t MostOf(const std::vector<int64_t>& sizes) {
   return *std::max_element(sizes.begin(), sizes.end());
 }
 
-// At least one: ranks without bytes join.
+// At least one, because ranks without bytes join the collective as well.
 int64_t ChunksOf(int64_t most, int64_t part) {
   return std::max<int64_t>(1, (most + part - 1) / part);
 }
 
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
-// What a round has of one tensor for one rank.
+// The part of one tensor that a round handles for one rank.
 struct Stretch {
   const ScatteredSum* sum = nullptr;
   int rank = 0;
@@ -102,8 +102,8 @@ absl::Status StagedCommunicator::WaitFor(const Done& done) {
   const absl::Status waited = PollUntil(*options_.clock, deadline, done, look);
   if (!absl::IsDeadlineExceeded(waited)) return waited;
   return MakeStatus(absl::StatusCode::kDeadlineExceeded,
-                    "rank {} of {} waited {} for its own device to copy a collective's bytes: what "
-                    "it was given before hangs or takes longer",
+                    "rank {} of {} waited {} for its own device to copy a collective's bytes: its "
+                    "earlier work hangs or takes longer",
                     rank(), world_size(), absl::FormatDuration(options_.deadline));
 }
 

@@ -1,5 +1,5 @@
-// Ranks whose devices NCCL does not connect: two on one GPU, or a machine without NCCL. Goes
-// through pinned host memory and a group over it.
+// Collectives of ranks whose devices NCCL does not connect, because two share a GPU or the machine
+// has no NCCL. Data goes through pinned host memory and a group over it.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ struct StagedOptions {
   Clock* clock = &RealClock();
 };
 
-// Communicator's contract; sums have the host group's order and so the CPU's bits. In chunks: while
-// one is exchanged, the device copies the next. Mark and Abort: any thread.
+// Communicator's contract. Sums have the order of the host group and therefore the CPU's bits. Data
+// goes in chunks: while one is exchanged, the device copies the next. Mark and Abort: any thread.
 class StagedCommunicator final : public Communicator {
  public:
   static absl::StatusOr<std::unique_ptr<StagedCommunicator>> Create(
@@ -61,7 +61,8 @@ class StagedCommunicator final : public Communicator {
     std::byte* in = nullptr;
     CudaEvent loaded = nullptr;
   };
-  // A chunk's three parts. Load and store give copies to the stream, exchange is the host's.
+  // The three steps of a chunk: load and store enqueue copies on the stream, exchange runs on the
+  // host.
   struct Steps {
     std::function<absl::Status(const Slot&slot, int64_t chunk)> load, exchange, store;
   };

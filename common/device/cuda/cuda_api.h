@@ -1,5 +1,5 @@
-// What the CUDA backend asks of a machine with GPUs, as one seam: the driver and the runtime behind
-// it (driver_api.cc), or an emulator in host memory (emulator/), on which the tests run the whole
+// The interface of the CUDA backend to machines with GPUs: the driver and the runtime
+// (driver_api.cc), or an emulator in host memory (tests/emulator), on which tests run the whole
 // backend, kernels included. No CUDA header is needed to use it.
 #pragma once
 
@@ -42,19 +42,19 @@ using CudaPages = uint64_t;
 
 enum class StreamPriority { kNormal, kHighest };
 
-// Thread-safe as CUDA is: a device is current per thread (UseDevice). Sizes in bytes. Errors:
-// ResourceExhausted (no memory), FailedPrecondition (no device, or the system refuses the call),
-// Internal (everything else), with the driver's name of the error; an error of a kernel shows at
-// a later call, and the device is lost then.
+// As thread-safe as CUDA is: every thread has a current device (UseDevice). Sizes in bytes. Errors,
+// with the driver's name of them: ResourceExhausted (no memory), FailedPrecondition (no device, or
+// the system refuses the call), Internal (all others). The error of a kernel is reported by a later
+// call, and the device is lost then.
 class CudaApi {
  public:
   virtual ~CudaApi() = default;
 
   virtual absl::StatusOr<int> DeviceCount() = 0;
   virtual absl::StatusOr<CudaDeviceInfo> Describe(int device) = 0;
-  // Makes `device` the calling thread's.
+  // Makes `device` current on the calling thread.
   virtual absl::Status UseDevice(int device) = 0;
-  // Of the current device, as the driver says: other processes' use is in it.
+  // Free bytes of the current device as its driver reports them, after the use of all processes.
   virtual absl::StatusOr<int64_t> FreeBytes() = 0;
 
   // Virtual memory. Sizes and addresses are multiples of Granularity() (2 MiB on today's GPUs).
@@ -63,11 +63,11 @@ class CudaApi {
   virtual absl::Status FreeAddresses(std::byte* address, int64_t bytes) = 0;
   virtual absl::StatusOr<CudaPages> CreatePages(int64_t bytes) = 0;
   virtual absl::Status ReleasePages(CudaPages pages) = 0;
-  // Readable and writable by the current device.
+  // Makes the pages readable and writable by the current device.
   virtual absl::Status MapPages(std::byte* address, int64_t bytes, CudaPages pages) = 0;
   virtual absl::Status UnmapPages(std::byte* address, int64_t bytes) = 0;
 
-  // Plain device memory, the only kind that legacy IPC passes on.
+  // Plain device memory, the only kind that legacy IPC can export.
   virtual absl::StatusOr<std::byte*> Malloc(int64_t bytes) = 0;
   virtual absl::Status Free(std::byte* address) = 0;
   virtual absl::StatusOr<CudaIpcHandle> ExportMemory(std::byte* address) = 0;
@@ -81,7 +81,7 @@ class CudaApi {
   virtual absl::Status UnregisterHost(std::byte* address) = 0;
 
   // Streams do not wait for the legacy default stream. Work of the highest priority starts as soon
-  // as a multiprocessor has room, before other streams' that waits already.
+  // as a multiprocessor has room, before waiting work of other streams.
   virtual absl::StatusOr<CudaStream> CreateStream(
       StreamPriority priority = StreamPriority::kNormal) = 0;
   virtual absl::Status DestroyStream(CudaStream stream) = 0;
@@ -92,7 +92,7 @@ class CudaApi {
 
   // `shared`: other processes may open it by its handle; it carries no time then.
   virtual absl::StatusOr<CudaEvent> CreateEvent(bool shared) = 0;
-  // One that only orders streams, which is cheaper: it carries no time and is not shared.
+  // An event that only orders streams: it is cheaper, carries no time and cannot be shared.
   virtual absl::StatusOr<CudaEvent> CreateMark() = 0;
   virtual absl::Status DestroyEvent(CudaEvent event) = 0;
   virtual absl::StatusOr<CudaIpcHandle> ExportEvent(CudaEvent event) = 0;
@@ -105,13 +105,14 @@ class CudaApi {
   // Between two events that are neither shared nor marks and have happened.
   virtual absl::StatusOr<double> SecondsBetween(CudaEvent begin, CudaEvent end) = 0;
 
-  // Work that goes to `stream` until EndCapture is kept, not done; LaunchGraph does all of it.
+  // Work that is enqueued on `stream` until EndCapture is recorded and not run; LaunchGraph runs
+  // all of it.
   virtual absl::Status BeginCapture(CudaStream stream) = 0;
   virtual absl::StatusOr<CudaGraph> EndCapture(CudaStream stream) = 0;
   virtual absl::Status LaunchGraph(CudaGraph graph, CudaStream stream) = 0;
   virtual absl::Status DestroyGraph(CudaGraph graph) = 0;
 
-  // What a kernel's launch left behind on this thread, and forgets it.
+  // Returns and clears the error that a kernel's launch left on this thread.
   virtual absl::Status LastError() = 0;
 };
 
@@ -119,11 +120,11 @@ class CudaApi {
 // driver, or it is older than the program needs; the message says which.
 absl::StatusOr<std::unique_ptr<CudaApi>> OpenCuda();
 
-// Waits for a device without blocking the thread for good, since the device may never answer.
-
-// Asks `done` (StatusOr<bool>) until it says yes: OK, or its error. After some 100 times it calls
-// `look` (Status), whose error ends the wait too, and sleeps between 20 us and 1 ms before every
-// further one. DeadlineExceeded, to be told by the caller, at `deadline`.
+// Waits for a device without blocking the thread forever, as the device may never answer. Calls
+// `done` (StatusOr<bool>) until it returns true (then OK) or an error (then that error). After
+// about 100 calls it sleeps between 20 us and 1 ms before each further call, and calls `look`
+// (Status) each time, whose error ends the wait as well. At `deadline` returns DeadlineExceeded,
+// which the caller explains.
 template <typename Done, typename Look>
 absl::Status PollUntil(Clock& clock, Instant deadline, const Done& done, const Look& look) {
   constexpr int kSpins = 100;

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kLandingBytes = int64_t{64} << 10;
 
-// What is handed out where there is no memory: callers compute with addresses before they ask
-// whether to launch, which null would not bear.
+// The address that callers get when there is no memory: they compute with it before they check
+// launching(), which null would not allow.
 std::byte* Nowhere() {
   alignas(kUploadAlignment) static std::byte nowhere[kUploadAlignment];
   return nowhere;
@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<CudaContext>> CudaContext::Create(CudaApi* api, i
 }
 
 CudaContext::~CudaContext() {
-  late_reads_.clear();  // whoever wanted them is gone
+  late_reads_.clear();  // their targets may be gone
   Synchronize().IgnoreError();
   DropGraphs();
   for (Arena& arena : arenas_) Free(arena);
@@ -119,7 +119,7 @@ void CudaContext::EndReads(bool arrived) {
 CudaContext::Arena CudaContext::MakeArena(int64_t bytes) {
   const absl::StatusOr<std::byte*> host = api_->AllocateHost(bytes);
   const absl::StatusOr<std::byte*> device =
-      host.ok() ? Take(bytes) : absl::StatusOr<std::byte*>(host.status());
+      host.ok() ? TryAllocate(bytes) : absl::StatusOr<std::byte*>(host.status());
   if (!device.ok()) {
     if (host.ok()) Keep(api_->FreeHost(*host));
     Starve("the small arrays that kernels read", bytes, device.status());
@@ -131,7 +131,7 @@ CudaContext::Arena CudaContext::MakeArena(int64_t bytes) {
 void CudaContext::Free(Arena& arena) {
   if (arena.bytes == 0) return;
   Keep(api_->FreeHost(arena.host));
-  if (arena.device != nullptr) Keep(GiveBack(arena.device, arena.bytes));
+  if (arena.device != nullptr) Keep(Free(arena.device, arena.bytes));
   arena = Arena();
 }
 
@@ -141,7 +141,7 @@ void CudaContext::EndUploads() {
 }
 
 void CudaContext::EndArenas(std::vector<Arena>& arenas) {
-  // Of several the last is the largest.
+  // The last arena is the largest.
   while (arenas.size() > 1) {
     Free(arenas.front());
     arenas.erase(arenas.begin());
@@ -170,7 +170,7 @@ const void* CudaContext::Upload(const void* host, int64_t bytes) {
   std::byte* const on_device = arena->device + arena->used;
   if (bytes > 0) {
     std::memcpy(arena->host + arena->used, host, static_cast<size_t>(bytes));
-    // A graph's arena goes over in one piece before the graph.
+    // The arena of a graph is copied as a whole before the graph is launched.
     if (mode_ == Mode::kEager) {
       Keep(api_->Copy(on_device, arena->host + arena->used, bytes, stream_));
     }
@@ -188,7 +188,7 @@ std::byte* CudaContext::Scratch(int slot, int64_t bytes) {
   Keep(api_->Synchronize(stream_));
   ForgetGraphs();
   if (address != nullptr) {
-    Keep(GiveBack(std::exchange(address, nullptr), std::exchange(held, 0)));
+    Keep(Free(std::exchange(address, nullptr), std::exchange(held, 0)));
   }
   const int64_t wanted = ScratchHeld(bytes);
   address = Allocate("the kernels' scratch", wanted);
@@ -198,19 +198,19 @@ std::byte* CudaContext::Scratch(int slot, int64_t bytes) {
 }
 
 std::byte* CudaContext::Allocate(const char* what, int64_t bytes) {
-  const absl::StatusOr<std::byte*> memory = Take(bytes);
+  const absl::StatusOr<std::byte*> memory = TryAllocate(bytes);
   if (memory.ok()) return *memory;
   Starve(what, bytes, memory.status());
   return nullptr;
 }
 
-absl::StatusOr<std::byte*> CudaContext::Take(int64_t bytes) {
+absl::StatusOr<std::byte*> CudaContext::TryAllocate(int64_t bytes) {
   TANDEM_ASSIGN_OR_RETURN(std::byte* const address, api_->Malloc(bytes));
   held_bytes_ += bytes;
   return address;
 }
 
-absl::Status CudaContext::GiveBack(std::byte* address, int64_t bytes) {
+absl::Status CudaContext::Free(std::byte* address, int64_t bytes) {
   held_bytes_ -= bytes;
   return api_->Free(address);
 }

@@ -160,7 +160,7 @@ std::string CudaDevice::name() const {
 
 DriverMemory CudaDevice::Memory() const {
   CudaApi& api = context_->api();
-  // The driver answers for the thread's device, and any thread may ask.
+  // The driver answers for the current device of a thread, and any thread may ask.
   if (!api.UseDevice(context_->device()).ok()) return {};
   const absl::StatusOr<int64_t> free = api.FreeBytes();
   return free.ok() ? DriverMemory{context_->info().total_bytes, *free} : DriverMemory();

@@ -1,5 +1,5 @@
-// Offloaded arrays on their way through a GPU: the window that comes in and the one that goes home
-// are on streams other than that of the work, ordered by events.
+// Streams offloaded arrays through a GPU: windows are copied in and out on streams of their own,
+// ordered against the work by events.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@
 
 namespace tandem {
 
-// For the thread of its context, whose stream the work is on. Two buffers on the device for each
-// array, as large as the largest window, for the life of the stream. The host waits nowhere but in
-// Finish and the destructor.
+// For the thread of its context, on whose stream the work runs. It has two device buffers for each
+// array, as large as the largest window, for the life of the stream. The host waits only in Finish
+// and the destructor.
 class CudaOffloadStream final : public OffloadStream {
  public:
   // Begins to copy windows in. No arrays: nothing happens. `context` and `ledger` (may be null)
@@ -36,11 +36,12 @@ class CudaOffloadStream final : public OffloadStream {
   absl::Status Finish() override;
 
  private:
-  // The buffers that every other window uses, and how far they are.
+  // The buffers of every other window, and the events that track them.
   struct Half {
-    CudaEvent filled = nullptr;   // on in_: a window has come in
-    CudaEvent worked = nullptr;   // on the context's stream: the work on it is done
-    CudaEvent emptied = nullptr;  // on out_: it has gone home, and the next may come in
+    CudaEvent filled = nullptr;  // on in_: a window has come in
+    CudaEvent worked = nullptr;  // on the context's stream: the work on the window is done
+    CudaEvent emptied =
+        nullptr;  // on out_: the window is copied home, and the next one may come in
   };
   CudaOffloadStream(CudaContext* context, std::vector<Array> arrays, std::vector<Window> windows)
       : context_(context), arrays_(std::move(arrays)), windows_(std::move(windows)) {}
@@ -52,16 +53,14 @@ class CudaOffloadStream final : public OffloadStream {
   CudaContext* const context_;
   const std::vector<Array> arrays_;
   const std::vector<Window> windows_;
-  std::vector<std::unique_ptr<MemoryRegion>> buffers_;  // two of each array, one after the other
+  std::vector<std::unique_ptr<MemoryRegion>> buffers_;  // two for each array, adjacent
   CudaStream in_ = nullptr, out_ = nullptr;
   Half halves_[2];
   size_t opened_ = 0, closed_ = 0;  // windows
 };
 
-// Uploads to a GPU on a stream other than that of the work, ordered by events.
-
-// For the thread of its context, whose stream the work is on. The host waits in the destructor
-// alone.
+// Uploads to a GPU on a stream of their own, ordered against the work by events. For the thread of
+// its context, on whose stream the work runs. The host waits only in the destructor.
 class CudaUploadStream final : public UploadStream {
  public:
   // `context` outlives the stream.
@@ -84,7 +83,7 @@ class CudaUploadStream final : public UploadStream {
   CudaEvent copied_ = nullptr;  // on stream_
 };
 
-// Device over one GPU.
+// Device for one GPU.
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(std::unique_ptr<CudaContext> context)

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// Between two looks at what the device says is free.
+// Interval at which the device's free bytes are checked.
 constexpr absl::Duration kLookAgain = absl::Milliseconds(10);
 
 }  // namespace
@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> CudaRegion::Reserve(CudaContext* c
                                                                   int64_t bytes,
                                                                   Ledger* ledger,
                                                                   CudaRegionOptions options) {
-  if (bytes <= 0) return InvalidArgument("memory region {}: {} bytes asked for", tag, bytes);
+  if (bytes <= 0) return InvalidArgument("memory region {}: {} bytes were requested", tag, bytes);
   if (!context->info().virtual_memory) {
     return FailedPrecondition(
         "memory region {}: {} (device {}) cannot reserve addresses without memory: use a GPU that "
@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> CudaRegion::Reserve(CudaContext* c
 
 CudaRegion::~CudaRegion() {
   if (!chunks_.empty()) context_->api().Synchronize(context_->stream()).IgnoreError();
-  // Where the driver takes nothing back any more, the end of the process does it.
+  // If the driver fails here, the end of the process frees the pages.
   if (Drop().ok()) context_->api().FreeAddresses(data(), bytes()).IgnoreError();
   if (ledger_ != nullptr) ledger_->RemoveRegion(this);
 }
@@ -61,7 +61,9 @@ absl::Status CudaRegion::Map() {
         "use a smaller model, KV pool or batch, or see who else uses the device{}",
         tag(), bytes(), bytes() >> 20, context_->device(), std::string(status.message()), got >> 20,
         Holders(free.value_or(0)),
-        undone.ok() ? "" : "; what it had got is not given back: " + std::string(undone.message()));
+        undone.ok() ? ""
+                    : "; the memory that it already had could not be released: " +
+                          std::string(undone.message()));
   }
   set_mapped(true);
   if (ledger_ != nullptr) {
@@ -98,7 +100,7 @@ absl::Status CudaRegion::Drop() {
 absl::Status CudaRegion::Release() {
   if (chunks_.empty()) return absl::OkStatus();
   const std::string context = "memory region " + tag() + ": cannot be released";
-  // Pages are taken away at once, not in the order of a stream.
+  // Unmapping takes effect at once and not in stream order.
   TANDEM_RETURN_IF_ERROR(
       Annotate(context_->api().Synchronize(context_->stream()), context + ": work before it"));
   const absl::StatusOr<int64_t> free = context_->api().FreeBytes();
@@ -160,7 +162,7 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> PinnedRegion::Reserve(CudaContext*
   return std::unique_ptr<MemoryRegion>(new PinnedRegion(context, std::move(host)));
 }
 
-// The driver's hold on the pages ends before the pages do.
+// The pages must be unpinned before they are unmapped.
 PinnedRegion::~PinnedRegion() { Release().IgnoreError(); }
 
 absl::Status PinnedRegion::Map() {
@@ -192,8 +194,8 @@ absl::Status PinnedRegion::Release() {
 
 namespace {
 
-// A smaller allocation shares a block of this size with others, and its handle passes all of the
-// block on (CUDA programming guide, "Interprocess Communication").
+// A smaller allocation shares a block of this size with others, and its handle exports the whole
+// block (CUDA programming guide, "Interprocess Communication").
 constexpr int64_t kBlockBytes = int64_t{2} << 20;
 
 }  // namespace
@@ -247,7 +249,7 @@ absl::StatusOr<ShareablePool::Block> ShareablePool::Find(const std::string& tag,
 absl::StatusOr<std::unique_ptr<ShareableMemory>> ShareablePool::Take(const std::string& tag,
                                                                      int64_t bytes,
                                                                      Ledger* ledger) {
-  if (bytes <= 0) return InvalidArgument("memory {}: {} bytes asked for", tag, bytes);
+  if (bytes <= 0) return InvalidArgument("memory {}: {} bytes were requested", tag, bytes);
   TANDEM_ASSIGN_OR_RETURN(const Block block, Find(tag, RoundUp(bytes, kBlockBytes)));
   auto taken = std::make_unique<Taken>(this, block, tag, ledger);
   TANDEM_RETURN_IF_ERROR(context_->api().Fill(block.data, 0, block.bytes, context_->stream()));

@@ -1,5 +1,5 @@
-// Long-lived memory of a GPU: addresses are reserved once and keep their place for life; pages come
-// and go in chunks.
+// Long-lived memory of a GPU: addresses are reserved once and never move; pages are mapped and
+// released in chunks.
 #pragma once
 
 #include <cstddef>
@@ -20,25 +20,26 @@
 namespace tandem {
 
 struct CudaRegionOptions {
-  // Pages come in chunks of this size and a smaller last one; each costs a few calls of the driver,
-  // whatever its size.
+  // Pages are mapped in chunks of this size and a smaller last one; a chunk costs a few calls of
+  // the driver, whatever its size.
   int64_t chunk_bytes = int64_t{1} << 30;
-  // What other processes may take of the device while a region is released, up to half of it, and
-  // no fault is seen: about as much as a process holds as soon as it uses a GPU at all.
+  // How much other processes may allocate on the device while a region is released, up to half of
+  // the region, without this counting as a failed release: about what a process takes when it first
+  // uses a GPU.
   int64_t others_bytes = int64_t{512} << 20;
-  // How long the device may take to say that released bytes are free: the driver gives them back in
-  // its own time, and the partner's work may need some for a moment.
+  // How long the device may take to report released bytes as free: the driver frees them with a
+  // delay, and the partner's work may need some of them for a moment.
   absl::Duration free_within = absl::Seconds(2);
   Clock* clock = &RealClock();
 };
 
-// For the thread of its context. bytes() counts in the ledger's device while it is mapped, and not
-// as resident: it is no part of the process's memory.
+// For the thread of its context. While it is mapped, bytes() counts as device memory in the ledger,
+// and not as resident, because it is no part of the process's memory.
 class CudaRegion final : public MemoryRegion {
  public:
-  // `bytes` (rounded up to the device's granularity) of addresses, no pages. `context` and `ledger`
-  // (may be null) outlive the region. FailedPrecondition: the device cannot give addresses without
-  // pages.
+  // Reserves addresses for `bytes` (rounded up to the device's granularity) without pages.
+  // `context` and `ledger` (may be null) outlive the region. FailedPrecondition: the device cannot
+  // reserve addresses without pages.
   static absl::StatusOr<std::unique_ptr<MemoryRegion>> Reserve(CudaContext* context,
                                                                const std::string& tag,
                                                                int64_t bytes,
@@ -46,13 +47,13 @@ class CudaRegion final : public MemoryRegion {
                                                                CudaRegionOptions options = {});
   ~CudaRegion() override;
 
-  // The zeros come in the order of the context's stream.
+  // The pages are zeroed in stream order of the context.
   absl::Status Map() override;
   // Waits for the context's stream first; work of other streams on the region must be done.
-  // FailedPrecondition: the pages are given back, and yet the device does not say within
-  // options.free_within that they are free, because another process has opened them or taken as
-  // much; the message says who holds what, as far as this process knows. After any other error the
-  // region still holds some pages: Release or Map may be tried again.
+  // FailedPrecondition: the pages are released, but the device does not report them as free within
+  // options.free_within, because another process has opened them or allocated as much; the message
+  // says who holds what, as far as this process knows. After any other error the region may still
+  // hold some pages: Release or Map may be tried again.
   absl::Status Release() override;
   int64_t ResidentBytes() const override;
 
@@ -75,10 +76,10 @@ class CudaRegion final : public MemoryRegion {
         options_(options) {}
 
   absl::Status MapChunks();
-  // Gives the chunks back, the last one first, and takes the region out of the ledger.
+  // Releases the chunks, last one first, and removes the region from the ledger.
   absl::Status Drop();
   absl::Status CheckFree(int64_t free_before, int64_t released) const;
-  // In words: the device's free bytes, and those of this process's ledger there.
+  // Describes the device's free bytes and how many of the others this process's ledger counts.
   std::string Holders(int64_t free) const;
 
   CudaContext* const context_;
@@ -87,11 +88,10 @@ class CudaRegion final : public MemoryRegion {
   std::vector<Chunk> chunks_;
 };
 
-// Host memory that a GPU's copy engines reach at full speed: the home of arrays that are offloaded
-// or asleep.
-
-// Huge pages of the process that the driver has pinned: their addresses stay, they count in the
-// ledger's host and in the process's resident memory. For the thread of its context.
+// Host memory that a GPU's copy engines reach at full speed, for arrays that are offloaded or
+// asleep. Huge pages of the process that the driver has pinned. Their addresses never change; they
+// count as host memory in the ledger and as resident memory of the process. For the thread of its
+// context.
 class PinnedRegion final : public MemoryRegion {
  public:
   // `bytes` rounded up to 2 MiB. `context` and `ledger` (may be null) outlive the region.
@@ -101,11 +101,11 @@ class PinnedRegion final : public MemoryRegion {
                                                                Ledger* ledger);
   ~PinnedRegion() override;
 
-  // Readable and writable by host and device. All pages come at once, which takes as long as
-  // writing them: memory that is used again is better kept than released.
+  // Makes it readable and writable by host and device. All pages are allocated now, which takes as
+  // long as writing them: it is better to keep memory that is used again than to release it.
   absl::Status Map() override;
   // Waits for the context's stream first; copies of other streams must be done. After an error the
-  // region is as it was.
+  // region is unchanged.
   absl::Status Release() override;
   int64_t ResidentBytes() const override { return host_->ResidentBytes(); }
 
@@ -119,12 +119,11 @@ class PinnedRegion final : public MemoryRegion {
   const std::unique_ptr<MemoryRegion> host_;
 };
 
-// Plain allocations of a GPU, the only memory whose handle legacy IPC passes to another process.
-
-// Freeing memory that another process has open is undefined (cudaIpcCloseMemHandle), and that
-// process closes it when it pleases. So memory that is given back is kept for the next caller that
-// takes as many bytes, a trainer's next session; the pool's end frees it. For the thread of its
-// context.
+// Plain allocations of a GPU, the only memory that legacy IPC can export to another process.
+// Freeing memory that another process has open is undefined (cudaIpcCloseMemHandle), and this
+// process does not control when the other one closes it. Memory that is given back is therefore
+// kept for the next caller that takes as many bytes, such as a trainer's next session, and freed at
+// the end of the pool. For the thread of its context.
 class ShareablePool {
  public:
   // `context` outlives the pool, which outlives what is taken from it.
@@ -133,9 +132,9 @@ class ShareablePool {
   ShareablePool(const ShareablePool&) = delete;
   ShareablePool& operator=(const ShareablePool&) = delete;
 
-  // `bytes`, rounded up to 2 MiB, of zeros, which come in the order of the context's stream.
-  // `ledger` (may be null) counts them under `tag` until they are given back. ResourceExhausted
-  // names tag, bytes and free bytes.
+  // Zeroed memory of `bytes`, rounded up to 2 MiB; it is zeroed in stream order of the context.
+  // `ledger` (may be null) counts it under `tag` until it is given back. ResourceExhausted names
+  // tag, bytes and free bytes.
   absl::StatusOr<std::unique_ptr<ShareableMemory>> Take(const std::string& tag,
                                                         int64_t bytes,
                                                         Ledger* ledger);

@@ -8,7 +8,7 @@
 #include "common/base/status.h"
 #include "common/device/cuda/driver_memory.h"
 
-// First devices and memory, then streams, events and graphs.
+// First devices and memory; streams, events and graphs follow below.
 
 namespace tandem {
 namespace {
@@ -19,7 +19,7 @@ std::string Version(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// A runtime works with drivers of its own major version, older or newer, and of later ones.
+// A CUDA runtime works with every driver of its own major version and of later ones.
 absl::Status CheckDriverVersion() {
   int driver = 0;
   TANDEM_RETURN_IF_ERROR(CheckRuntime(cudaDriverGetVersion(&driver), "cudaDriverGetVersion"));
@@ -81,7 +81,8 @@ absl::StatusOr<CudaDeviceInfo> DriverApi::Describe(int device) {
       driver.DeviceGetAttribute(&virtual_memory,
                                 CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, handle),
       "cuDeviceGetAttribute"));
-  // The driver's: the runtime's is that of the whole GPU where a device is a part of one (MIG).
+  // From the driver, as the runtime returns the UUID of the whole GPU if the device is a part of
+  // one (MIG).
   TANDEM_ASSIGN_OR_RETURN(std::string uuid, UuidOf(driver, handle));
   return CudaDeviceInfo{
       .name = properties.name,
@@ -176,7 +177,7 @@ absl::Status DriverApi::UnregisterHost(std::byte* address) {
 
 namespace {
 
-// Of this thread, taken aside by HasHappened.
+// The launch error of this thread that HasHappened has put aside.
 thread_local cudaError_t launch_error = cudaSuccess;
 
 absl::StatusOr<CudaEvent> CreateEventWith(unsigned flags) {
@@ -252,8 +253,8 @@ absl::Status DriverApi::WaitEvent(CudaStream stream, CudaEvent event) {
                       "cudaStreamWaitEvent");
 }
 absl::StatusOr<bool> DriverApi::HasHappened(CudaEvent event) {
-  // "Not ready" becomes the thread's last error and has to go again: what a launch left there
-  // before must not go with it.
+  // "Not ready" sets the thread's last error and must be cleared, but not a launch error that was
+  // there before.
   if (launch_error == cudaSuccess) launch_error = cudaGetLastError();
   const cudaError_t result = cudaEventQuery(event);
   if (result == cudaErrorNotReady) {
@@ -273,7 +274,7 @@ absl::StatusOr<double> DriverApi::SecondsBetween(CudaEvent begin, CudaEvent end)
   return static_cast<double>(milliseconds) / 1000;
 }
 
-// Of this thread alone: others may allocate meanwhile.
+// Captures this thread only: other threads may allocate meanwhile.
 absl::Status DriverApi::BeginCapture(CudaStream stream) {
   return CheckRuntime(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
                       "cudaStreamBeginCapture");
@@ -311,14 +312,14 @@ absl::StatusCode CodeOf(int code) {
     case cudaErrorMpsMaxClientsReached:
     case cudaErrorMpsMaxConnectionsReached:
       return absl::StatusCode::kResourceExhausted;
-    // No device, or not for this process.
+    // No device, or none for this process.
     case cudaErrorNoDevice:
     case cudaErrorInvalidDevice:
     case cudaErrorDevicesUnavailable:
     case cudaErrorDeviceNotLicensed:
     case cudaErrorDeviceAlreadyInUse:
     case cudaErrorSoftwareValidityNotEstablished:
-    // A driver that is not there, does not start, or does not fit this program.
+    // A driver that is missing, does not start, or does not fit this program.
     case cudaErrorInitializationError:
     case cudaErrorStubLibrary:
     case cudaErrorInsufficientDriver:
@@ -327,12 +328,12 @@ absl::StatusCode CodeOf(int code) {
     case cudaErrorSystemDriverMismatch:
     case cudaErrorCompatNotSupportedOnDevice:
     case cudaErrorSharedObjectInitFailed:
-    // A device that this program's kernels were not built for.
+    // A device for which this program has no kernels.
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorUnsupportedPtxVersion:
     case cudaErrorJitCompilerNotFound:
     case cudaErrorJitCompilationDisabled:
-    // What the system or the device does not let this process do.
+    // Calls that the system or the device does not allow this process.
     case cudaErrorNotPermitted:
     case cudaErrorNotSupported:
     case cudaErrorOperatingSystem:

@@ -1,4 +1,4 @@
-// CudaApi by the machine's CUDA runtime and driver.
+// CudaApi through the machine's CUDA runtime and driver.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace tandem {
 
 class VirtualMemoryApi;
 
-// OpenCuda() makes it. Sizes of at least 2 MiB from Malloc are allocations of their own: sizes of
-// exported memory should be multiples of that, since another process sees all of an allocation.
+// Made by OpenCuda(). Allocations of at least 2 MiB from Malloc share no block with others.
+// Exported memory should have a multiple of that size, since another process sees the whole block.
 class DriverApi final : public CudaApi {
  public:
   explicit DriverApi(std::unique_ptr<VirtualMemoryApi> memory);
@@ -73,19 +73,18 @@ class DriverApi final : public CudaApi {
 };
 
 // CUDA's errors as statuses. The runtime and the driver number theirs alike. Needs CUDA's headers.
-
-// Of the error with number `code` (cudaError_t or CUresult, not 0): ResourceExhausted for memory
-// and for clients of MPS, FailedPrecondition where the system has no device, a driver that does not
-// fit or refuses the call, else Internal: mistakes of this program and broken devices, also a
-// number that CUDA 13 does not know. `call`, `name` and `text` make the message. IsDeviceLost of
-// those after which, as CUDA's header says, the process must end.
+// The status of the error with number `code` (cudaError_t or CUresult, not 0): ResourceExhausted if
+// memory or MPS clients are used up; FailedPrecondition if there is no device, or the driver does
+// not fit or refuses the call; otherwise Internal, for bugs of this program, broken devices and
+// numbers that CUDA 13 does not know. `call`, `name` and `text` make the message. The status is
+// IsDeviceLost if, as CUDA's header says, the process must end.
 absl::Status CudaErrorStatus(int code,
                              const std::string& call,
                              const std::string& name,
                              const std::string& text);
 
-// OK for cudaSuccess. Clears the runtime's last error of this thread, so that a caller that goes on
-// does not find it again at the next launch.
+// OK for cudaSuccess. Clears the runtime's last error of this thread, so that the next launch does
+// not report it again.
 absl::Status CheckRuntime(cudaError_t result, const std::string& call);
 
 }  // namespace tandem

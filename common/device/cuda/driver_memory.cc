@@ -88,7 +88,7 @@ absl::Status VirtualMemoryApi::UnmapPages(std::byte* address, int64_t bytes) con
 
 namespace {
 
-// Looks functions up one after the other and keeps the names of those that are not there.
+// Looks functions up one by one and collects the names of missing ones.
 class Loader {
  public:
   explicit Loader(const DriverLookup& lookup) : lookup_(lookup) {}
@@ -137,7 +137,7 @@ absl::StatusOr<DriverTable> DriverTable::Load(const DriverLookup& lookup) {
 
 absl::Status DriverTable::Check(CUresult result, const std::string& call) const {
   if (result == CUDA_SUCCESS) return absl::OkStatus();
-  // Both set null for a number that they do not know.
+  // Both set null for an unknown number.
   const char* name = nullptr;
   const char* text = nullptr;
   GetErrorName(result, &name);

@@ -1,5 +1,6 @@
-// The functions of the CUDA driver that the CUDA runtime has no counterpart for, looked up when a
-// GPU is first used: programs start on machines without a driver. Needs CUDA's headers.
+// The functions of the CUDA driver without a counterpart in the CUDA runtime. They are looked up
+// when a GPU is first used, because programs start on machines without a driver too. Needs CUDA's
+// headers.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +17,11 @@
 
 namespace tandem {
 
-// A driver's function by its name without a version suffix, as it was in CUDA `version` (1000 major
-// + 10 minor); null: the driver has none.
+// Returns a driver's function by its name without version suffix, with the signature that it had in
+// CUDA `version` (1000 major + 10 minor); null if the driver has none.
 using DriverLookup = std::function<void*(const char* name, int version)>;
 
-// The suffix of each type is the version whose signature is meant.
+// The version suffix of each type says which signature is used.
 struct DriverTable {
   // FailedPrecondition names all functions that are missing.
   static absl::StatusOr<DriverTable> Load(const DriverLookup& lookup);
@@ -47,10 +48,9 @@ struct DriverTable {
 // The machine's driver, through the runtime.
 void* LookUpInDriver(const char* name, int version);
 
-// Device memory whose addresses outlive its pages: the driver's virtual memory calls, over a table
-// of its functions (which a test can fill with its own). Needs CUDA's headers.
-
-// CudaApi says what the methods promise. Thread-safe; of the calling thread's device.
+// Device memory whose addresses outlive its pages, through a table of the driver's virtual memory
+// calls, which a test can fill with its own. Needs CUDA's headers. CudaApi documents the methods.
+// Thread-safe; they act on the calling thread's current device.
 class VirtualMemoryApi {
  public:
   explicit VirtualMemoryApi(DriverTable table) : table_(table) {}

@@ -83,7 +83,7 @@ __device__ __forceinline__ uint64_t ShuffleXor(uint64_t value, int lanes) {
   return __shfl_xor_sync(0xffffffffu, static_cast<unsigned long long>(value), lanes);
 }
 __device__ __forceinline__ void SyncWarp() { __syncwarp(); }
-// Integers only: the sum is the same in any order.
+// For integers only, as their sum is the same in any order.
 __device__ __forceinline__ void AtomicAdd(uint64_t* sum, uint64_t value) {
   atomicAdd(reinterpret_cast<unsigned long long*>(sum), static_cast<unsigned long long>(value));
 }
@@ -115,9 +115,9 @@ __device__ __forceinline__ void LdMatrix4Transposed(uint32_t (&r)[4], const void
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(address));
 }
-// 16 bytes from device to shared memory, both aligned to 16, past the registers; zeros unless
-// `valid`, when `from` is not read. A thread's copies up to CopyCommit are a group; CopyWait<N>
-// waits until all but its N newest groups have arrived.
+// Copies 16 bytes from device to shared memory, both aligned to 16, bypassing registers. If not
+// `valid`, writes zeros and does not read `from`. A thread's copies up to CopyCommit are a group;
+// CopyWait<N> waits until all but its N newest groups have arrived.
 __device__ __forceinline__ void CopyAsync16(void* to, const void* from, bool valid = true) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
   const int bytes = valid ? 16 : 0;
@@ -150,7 +150,7 @@ __device__ __forceinline__ float FromBf16Bits(uint16_t bits) {
 __device__ __forceinline__ float LowBf16(uint32_t pair) { return BitsToFloat(pair << 16); }
 __device__ __forceinline__ float HighBf16(uint32_t pair) { return BitsToFloat(pair & 0xffff0000u); }
 
-// 16 bytes that are read and written at once; aligned to 16.
+// 16 bytes that are accessed as one; aligned to 16.
 struct alignas(16) Words4 {
   uint32_t x, y, z, w;
 };

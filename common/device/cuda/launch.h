@@ -1,4 +1,4 @@
-// The driver's own types, without its header.
+// The driver's own types, declared without its header.
 #pragma once
 
 struct CUstream_st;
@@ -11,7 +11,7 @@ using CudaStream = CUstream_st*;
 using CudaEvent = CUevent_st*;
 using CudaGraph = CUgraphExec_st*;
 
-// How many threads run a kernel.
+// The number of threads that run a kernel.
 struct LaunchShape {
   unsigned grid_x = 1, grid_y = 1, grid_z = 1;
   unsigned threads = 128;     // a multiple of 32, at most 1024

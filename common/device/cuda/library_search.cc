@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// .../site-packages, where libc10.so is loaded from .../site-packages/torch/lib.
+// Finds .../site-packages as the folder above torch/lib, from which libc10.so is loaded.
 int KeepPackages(dl_phdr_info* info, size_t /*bytes*/, void* packages) {
   const std::filesystem::path path(info->dlpi_name);
   if (path.filename() != "libc10.so") return 0;
@@ -43,7 +43,7 @@ absl::StatusOr<void*> OpenLibrary(const std::string& name, const std::string& wh
   for (const std::string& folder : LibraryFolders(wheel)) {
     const std::string path = folder.empty() ? name : folder + "/" + name;
     if (void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-    // A library that is there and does not load is worth its own reason.
+    // If a library exists but does not load, its own reason is more useful.
     const char* const reason = dlerror();
     const bool there = !folder.empty() && std::filesystem::exists(path);
     tried += (tried.empty() ? "" : ", ") + (folder.empty() ? "the loader's path" : folder);

@@ -1,4 +1,4 @@
-// Libraries that are looked up at run time, so that programs start on machines without them.
+// Looks libraries up at run time, so that programs start on machines without them.
 #pragma once
 
 #include <string>
@@ -8,13 +8,14 @@
 
 namespace tandem {
 
-// Loads `name` ("libnccl.so.2"), for good, from the first of: the folders of $TANDEM_CUDA_LIBS
-// (colons between them), the loader's own path, `wheel` beside PyTorch's package where this process
-// uses one ("nvidia/nccl/lib"), /usr/local/cuda/lib64. FailedPrecondition names where it was not.
+// Loads `name` ("libnccl.so.2") for the life of the process, from the first of: the folders of
+// $TANDEM_CUDA_LIBS (separated by colons), the loader's own path, the folder `wheel`
+// ("nvidia/nccl/lib") beside the PyTorch package that this process uses, /usr/local/cuda/lib64.
+// FailedPrecondition names the folders that were searched.
 absl::StatusOr<void*> OpenLibrary(const std::string& name, const std::string& wheel);
 // The folders that OpenLibrary looks into, in order; "" is the loader's own path.
 std::vector<std::string> LibraryFolders(const std::string& wheel);
-// A function of it. FailedPrecondition: it has none of the name, so it is another version.
+// Returns a function of it. FailedPrecondition: it has none of this name, so it is another version.
 absl::StatusOr<void*> FindFunction(void* library, const std::string& name);
 
 }  // namespace tandem

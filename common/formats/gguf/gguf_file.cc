@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -32,7 +33,7 @@ enum class ValueType : uint32_t {
   kFloat64
 };
 
-// Reads the header front to back. After the first error every read gives zero.
+// Reads the header from front to back. After the first error every read returns zero.
 class Cursor {
  public:
   explicit Cursor(const MappedFile& file) : file_(file) {}
@@ -109,8 +110,8 @@ class Cursor {
   template <typename T, typename Function>
   std::vector<T> Items(uint64_t count, Function read) {
     std::vector<T> items;
-    // Each item has at least a byte: no count can make us allocate more than the file holds.
-    items.reserve(std::min<uint64_t>(count, file_.size()));
+    // No count can allocate more than what is left of the file can hold.
+    items.reserve(std::min<uint64_t>(count, Left() / LeastBytes<T>()));
     for (uint64_t i = 0; i < count && ok(); ++i) items.push_back(read());
     return items;
   }
@@ -119,6 +120,14 @@ class Cursor {
       Fail(absl::DataLossError(fmt::format("{}: metadata key {} has the unknown value type {}",
                                            file_.path(), key, static_cast<uint32_t>(type))));
     }
+  }
+  uint64_t Left() const { return file_.size() - position_; }
+  // What an item has of the file at least: a text its length.
+  template <typename T>
+  static constexpr uint64_t LeastBytes() {
+    return std::is_same_v<T, std::string> ? sizeof(uint64_t)
+           : std::is_same_v<T, double>    ? sizeof(float)
+                                          : 1;
   }
   bool Take(uint64_t bytes) {
     if (!status_.ok()) return false;
@@ -190,6 +199,7 @@ absl::Status GgufFile::Parse() {
     tensors_.push_back(ReadTensorInfo(cursor, path()));
   }
   TANDEM_RETURN_IF_ERROR(cursor.status());
+  TANDEM_RETURN_IF_ERROR(file_->CheckWhole());
   return PlaceTensors(cursor.position());
 }
 
@@ -281,6 +291,7 @@ absl::StatusOr<std::vector<float>> GgufFile::Dequantize(const GgufTensor& tensor
     type->dequantize(block, values.data() + i);
     block += type->block_bytes;
   }
+  TANDEM_RETURN_IF_ERROR(file_->CheckWhole());
   return values;
 }
 

@@ -1,4 +1,4 @@
-// Reading GGUF files (versions 2 and 3, little endian), as specified in ggml's docs/gguf.md.
+// Reads GGUF files (versions 2 and 3, little endian), as specified in ggml's docs/gguf.md.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ struct GgufTensor {
   uint64_t bytes = 0;          // 0 if the type is not supported
 };
 
-// "Q4_1"; also types that cannot be dequantised here have their names.
+// "Q4_1"; types that cannot be dequantised here have names too.
 std::string GgufTypeName(uint32_t type);
 
 // Immutable and thread-safe.
@@ -73,8 +73,8 @@ class GgufFile {
   std::map<std::string, size_t> index_;
 };
 
-// ggml's storage types: block layouts and their exact values. Formulas: ggml's quants, as value =
-// d * q (+ m), with d and m stored as fp16 and the arithmetic in fp32, multiply then add.
+// ggml's storage types: their block layouts and exact values. Formulas from ggml's quants: value =
+// d * q (+ m), where d and m are stored as fp16 and the arithmetic is in fp32, multiply before add.
 struct GgufBlockType {
   uint32_t type;
   const char* name;

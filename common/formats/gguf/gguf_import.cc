@@ -49,8 +49,8 @@ Source SourceOf(const ModelSpec& spec, const TensorSpec& tensor) {
   return source;
 }
 
-// [heads, head_dim / 2, 2, in] to [heads, 2, head_dim / 2, in]: pairs next to each other become
-// pairs half a head apart.
+// Reorders [heads, head_dim / 2, 2, in] to [heads, 2, head_dim / 2, in]: adjacent pairs become
+// pairs that are half a head apart.
 std::vector<float> UndoRotaryPermutation(const std::vector<float>& values,
                                          int64_t heads,
                                          int64_t rows,
@@ -93,7 +93,7 @@ absl::Status CopyTensor(const GgufFile& file,
   return writer.Write(tensor.name, rounded.data(), rounded.size() * sizeof(Bf16));
 }
 
-// A tensor we do not know would change what the model computes.
+// An unknown tensor would change what the model computes.
 absl::Status RefuseUnknownTensors(const GgufFile& file,
                                   const ModelSpec& spec,
                                   const std::vector<TensorSpec>& tensors) {
@@ -168,7 +168,7 @@ absl::Status RefuseUnsupported(const GgufFile& file, const std::string& arch) {
     TANDEM_ASSIGN_OR_RETURN(const std::string type, file.Text(scaling));
     if (type != "none") return Refuse(file, fmt::format("{} = {}", scaling, type));
   }
-  // Stretched frequencies without the parameters that made them.
+  // Scaled frequencies without the parameters of the scaling.
   if (file.Find("rope_freqs.weight") != nullptr) {
     return Refuse(file, "llama3 rope scaling (tensor rope_freqs.weight)");
   }

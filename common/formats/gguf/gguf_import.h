@@ -1,4 +1,5 @@
-// A GGUF file becomes a Hugging Face model directory, the only model format everything else reads.
+// Converts a GGUF file to a Hugging Face model directory, the only model format that all other code
+// reads.
 #pragma once
 
 #include <string>
@@ -12,12 +13,12 @@
 namespace tandem {
 
 // Writes config.json, model.safetensors (bf16, rounded to nearest even), tokenizer.json,
-// tokenizer_config.json and generation_config.json. The directory appears whole or not at all.
-// AlreadyExists if out_dir is not empty; Unimplemented names an architecture, tensor type or
-// tokenizer that is not supported; DataLoss a corrupt file; ResourceExhausted a full disk.
+// tokenizer_config.json and generation_config.json. The directory appears complete or not at all.
+// AlreadyExists: out_dir is not empty. Unimplemented names an architecture, tensor type or
+// tokenizer that is not supported, DataLoss a corrupt file. ResourceExhausted: the disk is full.
 absl::Status ImportGguf(const std::string& gguf_path, const std::string& out_dir);
 
-// Sizes from the metadata; token ids are not filled in.
+// The sizes from the metadata; token ids are not set.
 absl::StatusOr<ModelSpec> GgufModelSpec(const GgufFile& file);
 
 }  // namespace tandem

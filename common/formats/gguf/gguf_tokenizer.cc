@@ -55,7 +55,7 @@ absl::StatusOr<OrderedJson> PreTokenizer(const GgufFile& file, const std::string
       file.path(), pre);
 }
 
-// What tokenizer.ggml holds, checked.
+// The checked contents of tokenizer.ggml.
 struct Vocabulary {
   std::string pre;
   std::vector<std::string> tokens;
@@ -102,11 +102,11 @@ OrderedJson AddedTokens(const Vocabulary& vocabulary) {
 
 absl::StatusOr<OrderedJson> Model(const GgufFile& file, const Vocabulary& vocabulary) {
   OrderedJson vocab = OrderedJson::object();
-  // Appending keeps this linear: an ordered object looks every new key up from the front.
+  // Appending keeps this linear: an ordered object searches from the front for every new key.
   auto& entries = vocab.get_ref<OrderedJson::object_t&>();
   entries.reserve(vocabulary.tokens.size());
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    // Rows of the embedding that pad it to a round number have no token.
+    // Embedding rows that only pad the table to a round number have no token.
     if (vocabulary.types[id] != kUnused) {
       entries.push_back({vocabulary.tokens[id], OrderedJson(id)});
     }
@@ -159,7 +159,7 @@ absl::StatusOr<int32_t> SpecialId(const GgufFile& file, const std::string& name,
 
 absl::StatusOr<bool> AddsBos(const GgufFile& file, const std::string& pre) {
   const std::string key = "tokenizer.ggml.add_bos_token";
-  if (!file.HasKey(key)) return pre == "llama-bpe";  // llama.cpp's default for it
+  if (!file.HasKey(key)) return pre == "llama-bpe";  // llama.cpp's default for this tokenizer
   return file.Flag(key);
 }
 
@@ -189,7 +189,8 @@ absl::StatusOr<std::string> TokenizerConfig(const GgufFile& file,
     TANDEM_ASSIGN_OR_RETURN(const std::string text, file.Text("tokenizer.chat_template"));
     config["chat_template"] = text;
   }
-  // The generic class: model-specific ones rebuild the pre-tokenizer and drop the digit split.
+  // The generic class, because model-specific ones rebuild the pre-tokenizer and drop the digit
+  // split.
   config["tokenizer_class"] = "PreTrainedTokenizerFast";
   return Dump(file, config, 2);
 }

@@ -1,4 +1,5 @@
-// The tokenizer inside a GGUF file, as Hugging Face's tokenizer.json and tokenizer_config.json.
+// Converts the tokenizer inside a GGUF file to Hugging Face's tokenizer.json and
+// tokenizer_config.json.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,9 @@ struct GgufTokenizer {
   int32_t pad_token_id = -1;
 };
 
-// Understands tokenizer.ggml.model "gpt2" with tokenizer.ggml.pre smollm, gpt-2, llama-bpe or
-// qwen2; Unimplemented names any other. InvalidArgument names a missing or malformed key (no
-// merges, a merge that is no pair, a token id outside the vocabulary).
+// Supports tokenizer.ggml.model "gpt2" with tokenizer.ggml.pre smollm, gpt-2, llama-bpe or qwen2;
+// Unimplemented names any other. InvalidArgument names a missing or malformed key (no merges, a
+// merge that is no pair, a token id outside the vocabulary).
 absl::StatusOr<GgufTokenizer> ConvertGgufTokenizer(const GgufFile& file);
 
 }  // namespace tandem

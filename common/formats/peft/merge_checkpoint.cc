@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "common/formats/hf_checkpoint.h"
@@ -49,6 +50,7 @@ absl::StatusOr<DType> OutputDType(Output output, const std::string& name, DType 
 absl::Status WriteConfig(const std::string& base_dir, const std::string& dir, Output output) {
   TANDEM_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(base_dir + "/config.json"));
   if (output != Output::kBase) {
+    TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(text), base_dir + "/config.json"));
     auto config = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!config.is_object()) return Internal("{}/config.json changed meanwhile", base_dir);
     const char* dtype = output == Output::kBFloat16 ? "bfloat16" : "float32";

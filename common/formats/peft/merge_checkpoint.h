@@ -1,4 +1,4 @@
-// An adapter merged into its base on disk: a Hugging Face directory of its own.
+// Merges an adapter into its base on disk: the result is a Hugging Face directory of its own.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,11 @@ namespace tandem {
 
 struct MergeCheckpointOptions {
   enum class Rounding {
-    // MergeRule::kServed on the base as it is stored: as BF16 these are the weights a run serves.
+    // MergeRule::kServed on the base as it is stored; as BF16 these are the weights that a run
+    // serves.
     kServed,
-    // What PEFT's merge gives of a base that is loaded in the output's dtype, and so rounded before
-    // the sum: MergeRule::kBf16Product for an adapter stored as BF16, else kServed.
+    // The result of PEFT's merge for a base that is loaded in the output's dtype, and so rounded
+    // before the sum: MergeRule::kBf16Product for an adapter stored as BF16, else kServed.
     kPeft,
   };
   enum class Output { kBFloat16, kFloat32, kBase };  // kBase: each tensor as it is stored
@@ -31,10 +32,10 @@ struct MergedCheckpoint {
 };
 
 // Writes config.json (with its dtype), model.safetensors, and copies of the generation config and
-// of those tokenizer files that exist. Goes tensor by tensor and by ranges of rows; holds one A at
-// most. `out_dir` appears whole or not at all. AlreadyExists where it holds something.
-// Unimplemented: F16 with kBase, or an F16 adapter with kPeft. DataLoss: a merged value is not
-// finite. Errors as LoadModelSpec, HfCheckpoint::Open and PeftAdapter::Open, and AtomicDirectory's.
+// of the tokenizer files that exist. Goes tensor by tensor in ranges of rows, and holds at most one
+// A. `out_dir` appears complete or not at all. AlreadyExists: it is not empty. Unimplemented: F16
+// with kBase, or an F16 adapter with kPeft. DataLoss: a merged value is not finite. Other errors as
+// LoadModelSpec, HfCheckpoint::Open, PeftAdapter::Open and AtomicDirectory.
 absl::StatusOr<MergedCheckpoint> MergeCheckpoint(const std::string& base_dir,
                                                  const std::string& adapter_dir,
                                                  const std::string& out_dir,

@@ -75,13 +75,16 @@ absl::Status ReadTensorRows(const SafetensorsFile& file,
                             float* out) {
   TANDEM_ASSIGN_OR_RETURN(const TensorView view, file.View(name));
   const size_t row_bytes = static_cast<size_t>(shape[1]) * DTypeBytes(view.dtype);
-  return ConvertElements(view.as<char>() + static_cast<size_t>(row_begin) * row_bytes, view.dtype,
-                         out, DType::kFloat32, static_cast<size_t>(rows * shape[1]));
+  TANDEM_RETURN_IF_ERROR(
+      ConvertElements(view.as<char>() + static_cast<size_t>(row_begin) * row_bytes, view.dtype, out,
+                      DType::kFloat32, static_cast<size_t>(rows * shape[1])));
+  return file.CheckWhole();
 }
 
 absl::Status CheckFiniteTensor(const SafetensorsFile& file,
                                const std::string& name,
                                const std::vector<int64_t>& shape) {
+  if (shape[1] == 0) return absl::OkStatus();  // however many rows are said to be
   std::vector<float> row(static_cast<size_t>(shape[1]));
   for (int64_t i = 0; i < shape[0]; ++i) {
     TANDEM_RETURN_IF_ERROR(ReadTensorRows(file, name, shape, i, 1, row.data()));
@@ -305,8 +308,7 @@ absl::StatusOr<LoraCheckFiles> FindLoraCheckFiles(const std::string& directory, 
     return InvalidArgument(
         "weights cannot be compared with {}: it has a model and no {}, and with "
         "model.lora.merge=false rollouts hold adapters separate from the base, and merged weights "
-        "do "
-        "not tell: name a checkpoint with {}, or an adapter",
+        "do not tell: name a checkpoint with {}, or an adapter",
         directory, kAdapterFolder, kAdapterFolder);
   }
   return MakeStatus(absl::StatusCode::kNotFound,

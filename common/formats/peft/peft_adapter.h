@@ -15,31 +15,32 @@
 
 namespace tandem {
 
-// What can be said of the tensors of `file` without the base: that each is a lora_A or lora_B of
-// two dimensions, of floats, of rank `config.lora.rank`, that none of a module's two is missing,
-// and that every value is finite. Messages and codes are those of PeftAdapter::Open. Reads every
+// Checks the tensors of `file` as far as possible without the base: each is a lora_A or lora_B of
+// two dimensions, of a float dtype and of rank `config.lora.rank`, no module lacks one of its two,
+// and every value is finite. Messages and codes are those of PeftAdapter::Open. Reads every
 // element.
 absl::Status CheckPeftTensors(const SafetensorsFile& file, const PeftConfig& config);
 
-// Immutable and thread-safe. The tensors are mapped, not held.
+// Immutable and thread-safe. The tensors are mapped.
 class PeftAdapter {
  public:
-  // Reads both files and every element once. Beside ParsePeftConfig's and MakeLoraSpec's errors,
-  // InvalidArgument names file, tensor, reason and remedy for: a tensor that is missing or belongs
-  // to no target, a module that `model` does not have (the adapter of another base), a shape that
-  // contradicts the model or r, a dtype that is no float, two tensors of one matrix. DataLoss: a
-  // value that is not finite, a corrupt file. NotFound: a missing file.
+  // Reads both files, and every element once. InvalidArgument names file, tensor, reason and
+  // remedy: a tensor is missing or belongs to no target, `model` does not have the module (the
+  // adapter is for another base), a shape contradicts the model or r, the dtype is no float, or two
+  // tensors are the same matrix. DataLoss: a value is not finite, or a file is corrupt. NotFound: a
+  // missing file. Other errors as ParsePeftConfig and MakeLoraSpec.
   static absl::StatusOr<std::unique_ptr<const PeftAdapter>> Open(const std::string& dir,
                                                                  const ModelSpec& model);
 
   const std::string& dir() const { return dir_; }
   const LoraSpec& spec() const { return spec_; }
   const PeftConfig& config() const { return config_; }
-  // As stored: F32, BF16 or F16; F32 where tensors differ.
+  // The stored dtype: F32, BF16 or F16; F32 if tensors differ.
   DType dtype() const { return dtype_; }
 
-  // Rows [row_begin, row_begin + rows) of a matrix of spec().targets[target] as fp32 into `out`:
-  // rows of A have `in` elements, rows of B `rank`. InvalidArgument for rows outside the matrix.
+  // Reads rows [row_begin, row_begin + rows) of a matrix of spec().targets[target] as fp32 into
+  // `out`: rows of A have `in` elements, rows of B `rank`. InvalidArgument: rows outside the
+  // matrix.
   absl::Status ReadRows(
       size_t target, LoraMatrix matrix, int64_t row_begin, int64_t rows, float* out) const;
 
@@ -58,21 +59,22 @@ class PeftAdapter {
   std::vector<std::string> names_;  // in the file, by target * 2 + matrix
 };
 
-// Writes an adapter directory of fp32 tensors, piece by piece in any order. Not thread-safe.
-// Dropped before Finish, it leaves nothing behind.
+// Writes an adapter directory of fp32 tensors, piece by piece in any order. If it is destroyed
+// before Finish, it leaves nothing behind. Not thread-safe.
 class PeftAdapterWriter {
  public:
-  // `dir` exists. `base_model` is what adapter_config.json names as base_model_name_or_path. Errors
-  // as AtomicFile; the space is taken here.
+  // `dir` must exist. `base_model` is the base_model_name_or_path of adapter_config.json. Allocates
+  // the disk space. Errors as AtomicFile.
   static absl::StatusOr<std::unique_ptr<PeftAdapterWriter>> Create(const std::string& dir,
                                                                    const LoraSpec& spec,
                                                                    const std::string& base_model,
                                                                    double dropout = 0);
 
-  // `rows` rows of a matrix of spec.targets[target], from row_begin on. Each row is written once.
+  // Writes `rows` rows of a matrix of spec.targets[target], starting at row_begin. Write each row
+  // once.
   absl::Status WriteRows(
       size_t target, LoraMatrix matrix, int64_t row_begin, int64_t rows, const float* values);
-  // FailedPrecondition names a matrix that is not complete. Both files are synced and whole.
+  // FailedPrecondition names an incomplete matrix. Both files are then complete and synced.
   absl::Status Finish();
 
  private:
@@ -84,34 +86,34 @@ class PeftAdapterWriter {
   std::unique_ptr<SafetensorsWriter> writer_;
 };
 
-// How PEFT spells tensors, in a model that carries adapters and in an adapter's file.
+// How PEFT names tensors, in a model with adapters and in an adapter's file.
 struct PeftTensorName {
   std::string module;  // HF spelling
   LoraMatrix matrix = LoraMatrix::kA;
 };
 
-// Takes "base_model.model.<module>.lora_A.weight" apart; the prefix may be missing, and the name
-// "default" of the adapter may stand before ".weight". Nothing for any other name.
+// Parses "base_model.model.<module>.lora_A.weight"; the prefix may be missing, and the adapter's
+// name "default" may precede ".weight". nullopt for any other name.
 std::optional<PeftTensorName> ParsePeftTensorName(const std::string& name);
 
-// What a weight check under LoRA reads of a directory that it is told to compare with.
+// The files that a weight check under LoRA reads in a directory with which it compares.
 
-// Beside a checkpoint's training state: the adapters, as PEFT writes them.
+// The folder of adapters, in PEFT's format, in a checkpoint.
 inline constexpr char kAdapterFolder[] = "lora_adapter";
 
-// One of the two is empty.
+// Exactly one of the two is set.
 struct LoraCheckFiles {
   std::string model;    // its weights, adapters merged into them
   std::string adapter;  // an adapter of the base on disk (model.path)
 };
 
-// `directory` is an adapter, a Hugging Face model, or a checkpoint, which may have both: where
-// rollouts hold merged weights (`merged`) the model is taken, else the adapter. Looks for files,
-// opens none. NotFound: there is no such directory, or neither in it. InvalidArgument: a model
-// alone, where rollouts hold adapters separately from the base.
+// `directory` is an adapter, a Hugging Face model, or a checkpoint, which may contain both: if
+// rollouts hold merged weights (`merged`), the model is chosen, else the adapter. Only looks which
+// files exist. NotFound: there is no such directory, or it has neither. InvalidArgument: it has
+// only a model, but rollouts hold adapters separately from the base.
 absl::StatusOr<LoraCheckFiles> FindLoraCheckFiles(const std::string& directory, bool merged);
 
-// The same in words, for reports: "DIR", or "MODEL_DIR with the adapter of DIR".
+// Describes the files for reports: "DIR", or "MODEL_DIR with the adapter of DIR".
 std::string LoraCheckText(const LoraCheckFiles& files, const std::string& model_dir);
 
 }  // namespace tandem

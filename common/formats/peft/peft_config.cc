@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -14,7 +15,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// What Tandem does not train or merge: refused where the key is set to anything.
+// Features that Tandem does not train or merge: refused if the key is set to anything.
 struct Unsupported {
   const char* key;
   const char* what;
@@ -158,6 +159,7 @@ OrderedJson NumberJson(double value) {
 }  // namespace
 
 absl::StatusOr<PeftConfig> ParsePeftConfig(const std::string& text, const std::string& source) {
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(text), source));
   const OrderedJson config = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) {
     return InvalidArgument("{} is no JSON object: give the file that PEFT wrote", source);

@@ -18,25 +18,25 @@ struct PeftConfig {
   std::string base_model;  // base_model_name_or_path; may be empty
 };
 
-// `source` names the file in errors. InvalidArgument names the key, why it is refused and the
-// remedy: no JSON object; r or lora_alpha missing or 0 (none is ever assumed); another peft_type or
-// task_type; values of the wrong type. Unimplemented: DoRA, rsLoRA and other variants,
+// `source` names the file in errors. InvalidArgument names the key, the reason and the remedy: not
+// a JSON object; r or lora_alpha is missing or 0 (there is no default); another peft_type or
+// task_type; a value of the wrong type. Unimplemented: DoRA, rsLoRA and other variants,
 // modules_to_save, biases, fan_in_fan_out, patterns of ranks, alphas and layers, an initialisation
 // that changes the base.
 absl::StatusOr<PeftConfig> ParsePeftConfig(const std::string& text, const std::string& source);
 
-// The text that PEFT reads back as the same adapter. `base_model` is a path or a name.
+// The text that PEFT reads as the same adapter. `base_model` is a path or a name.
 std::string PeftConfigJson(const LoraSpec& spec, const std::string& base_model, double dropout = 0);
 
-// Whether an adapter says that it belongs to another base than the one at hand.
+// Whether an adapter names another base than the one in use.
 
-// The model's name at the end of a name or path: "model" of "org/model" and of "/models/model/",
-// and of ".../models--org--model/snapshots/HASH", Hugging Face's cache.
+// The last component of a model's name or path: "model" for "org/model", for "/models/model/", and
+// for ".../models--org--model/snapshots/HASH", Hugging Face's cache.
 std::string BaseName(const std::string& base);
 
-// Empty where `config` names no base, or one of the name of `base`; else a sentence that names
-// `adapter` (its folder) and both. What adapter_config.json says is a name or a path of the machine
-// that wrote it: worth a warning, and no reason to refuse.
+// Empty if `config` names no base, or one with the same BaseName as `base`; else a sentence that
+// names `adapter` (its folder) and both bases. adapter_config.json has a name, or a path on the
+// machine that wrote it, so a difference is only worth a warning.
 std::string OtherBase(const PeftConfig& config,
                       const std::string& adapter,
                       const std::string& base);

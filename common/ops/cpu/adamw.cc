@@ -16,7 +16,7 @@ template <typename Body>
 void ForRanges(ThreadPool& pool, int64_t elements, Body&& body) {
   const int64_t tasks = (elements + kTaskElements - 1) / kTaskElements;
   pool.ParallelFor(tasks, [&](int64_t task, int /*thread*/) {
-    const ScopedDenormals denormals;  // moments decay into them, and the formula has them
+    const ScopedDenormals denormals;  // moments decay into denormals, which the formula keeps
     const int64_t first = task * kTaskElements;
     body(first, std::min(kTaskElements, elements - first));
   });

@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// Of one panel of 16 rows of a packed weight.
+// Bytes of one panel of 16 rows of a packed weight.
 int64_t WeightPanelBytes(int64_t cols, int64_t element_bytes) {
   return PackedWeightBytes(kPackedPanelRows, cols, element_bytes);
 }
@@ -27,8 +27,8 @@ void ProjectKept(ThreadPool& pool,
   const LinearAdapter& adapter = weight.adapter;
   const int64_t rank = adapter.rank, width = adapter.parts * rank;
   EachKept(pool, element_bytes, in, adapter, dropped, [&](int64_t first, int part, Matrix kept) {
-    // Whole panels of A from the one that the part begins in: what precedes it there belongs to the
-    // part before, which comes after this one.
+    // Computes complete panels of A, starting at the panel in which the part begins: rows before
+    // the part belong to the previous part, which is computed later and overwrites them.
     const int64_t panel = part * rank / kPackedPanelRows, col = panel * kPackedPanelRows;
     GemmCall call;
     call.a = kept.data;

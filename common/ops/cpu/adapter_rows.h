@@ -1,4 +1,4 @@
-// The first half of adapters that are not merged, shared by forward and backward: t = A x.
+// The first half of separate adapters, shared by forward and backward: t = A x.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@
 
 namespace tandem {
 
-// t [in.rows, parts * rank] = in [rows, K] A_iᵀ of all parts, side by side, fp32: the sums of
-// Linear, not rounded. `t` has room for it. With dropout part i takes the elements of `in` that it
-// keeps, and the sums are scaled; columns of a part without an adapter are undefined then.
-// `dropped` is used with dropout alone.
+// t [in.rows, parts * rank] = in [rows, K] A_iᵀ for all parts, side by side, in fp32: sums as in
+// Linear, not rounded. `t` must have room for it. With dropout, part i uses the elements of `in`
+// that it keeps, the sums are scaled, and columns of a part without an adapter are undefined.
+// `dropped` is used only with dropout.
 void ProjectToRank(ThreadPool& pool,
                    const KernelSet& kernels,
                    int64_t element_bytes,
@@ -22,8 +22,9 @@ void ProjectToRank(ThreadPool& pool,
                    Workspace& dropped,
                    float* t);
 
-// With dropout: visit(first row, part, `in` from there as part `part` takes it, not scaled) for
-// some rows after the other, ascending, and for every part that has an adapter, descending.
+// With dropout: calls visit(first row, part, the rows of `in` from there with the elements that
+// `part` keeps, not scaled) for blocks of rows in ascending order and, in each, for every part with
+// an adapter in descending order.
 void EachKept(ThreadPool& pool,
               int64_t element_bytes,
               Matrix in,
@@ -31,7 +32,7 @@ void EachKept(ThreadPool& pool,
               Workspace& dropped,
               const std::function<void(int64_t first, int part, Matrix kept)>& visit);
 
-// What the GEMM of `weight` adds to its sums, given t.
+// What the GEMM of `weight` adds to its sums for the given t.
 AdapterSums AdapterSumsOf(const LinearWeight& weight, const float* t, int64_t element_bytes);
 
 }  // namespace tandem

@@ -6,13 +6,13 @@
 
 namespace tandem {
 namespace {
-// Queries of one KV head in a group: whole row tiles where 1, 2, 3 or 4 heads share it, enough to
-// use K and V many times while they are in L1, few enough for the scores of a long context to stay
-// in L2.
+// Queries of one KV head in a group: complete row tiles if 1, 2, 3 or 4 heads share it, enough to
+// use K and V many times while they are in L1, and few enough for the scores of a long context to
+// stay in L2.
 constexpr int64_t kQueries = 48;
 constexpr int64_t kAttentionTasksPerThread = 4;
 
-// Blocks of the same ids that both sequences have begun with and left behind.
+// The number of blocks with equal ids with which both sequences begin and that both have filled.
 int64_t SharedTiles(const AttentionSpan& a, const AttentionSpan& b) {
   const int64_t most = (std::min(a.first_position, b.first_position) + 1) / kKvTokens;
   int64_t tiles = 0;

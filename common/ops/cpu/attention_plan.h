@@ -1,5 +1,5 @@
-// How the rows of an attention call are cut into groups that pass over keys and values together.
-// Speed only: a row's result does not depend on its group.
+// Groups the rows of an attention call so that the rows of a group pass over keys and values
+// together. This affects speed only: a row's result does not depend on its group.
 #pragma once
 
 #include <vector>
@@ -9,16 +9,16 @@
 
 namespace tandem {
 
-// Holds its memory from call to call. One thread plans; tasks may then be asked for by any.
+// Keeps its memory between calls. One thread plans; any thread may then ask for tasks.
 class AttentionPlan {
  public:
-  // Long spans are cut into runs of rows. Single rows of sequences that begin with the same blocks,
-  // as the samples of one prompt do while they are decoded, are put together, in any order they
-  // come in; `threads` limits how many, for every thread to have work.
+  // Long spans are split into runs of rows. Single rows of sequences that begin with the same
+  // blocks, such as samples of one prompt during decoding, are grouped, in whichever order they are
+  // given; `threads` limits the size of groups so that every thread has work.
   void Plan(const std::vector<AttentionSpan>& spans, const AttentionShape& shape, int threads);
 
   int64_t groups() const { return static_cast<int64_t>(groups_.size()); }
-  // Points into the plan.
+  // The task points into the plan.
   AttentionTask Task(int64_t group, int64_t kv_head) const;
 
  private:

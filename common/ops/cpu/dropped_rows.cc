@@ -8,10 +8,10 @@
 namespace tandem {
 namespace {
 
-// Columns that a block of draws is for: of two counters of Philox at a time.
+// Columns for which draws are made at a time, by two Philox counters at once.
 constexpr int64_t kBlock = 64;
 
-// Words 0 to 3 of two counters, each in the low half of 64 bits; what is above is not defined.
+// Words 0 to 3 of two counters, each in the low half of 64 bits; the upper halves are undefined.
 struct Counters {
   __m128i words[4];
 };
@@ -51,7 +51,7 @@ void DrawBlock(uint64_t row_key, int64_t module, int64_t col, uint16_t* draws) {
   }
 }
 
-// visit(first column, their number, draws) for all blocks of a row.
+// Calls visit(first column, number of columns, draws) for all blocks of a row.
 template <typename Visit>
 void EachBlock(uint64_t row_key, int64_t module, int64_t cols, const Visit& visit) {
   uint16_t draws[kBlock];
@@ -61,7 +61,7 @@ void EachBlock(uint64_t row_key, int64_t module, int64_t cols, const Visit& visi
   }
 }
 
-// Without branches, which random bits would make the machine guess wrong.
+// Has no branches, because random bits would be mispredicted.
 template <typename Element>
 void CopyRow(const AdapterDropout& dropout,
              uint64_t row_key,

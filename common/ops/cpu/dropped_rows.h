@@ -1,5 +1,5 @@
-// Dropout's masks over rows (adapter_dropout.h), for forward and backward. They are made anew
-// wherever they are needed: integers alone, so the same on every machine.
+// Dropout masks of rows (adapter_dropout.h), for forward and backward. They are recomputed wherever
+// they are needed, with integers only, so they are the same on every machine.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace tandem {
 
-// Rows whose dropped copy, or fp32 sums, are in scratch at a time.
+// How many rows have their dropped copy, or their fp32 sums, in scratch at a time.
 constexpr int64_t kDroppedRows = 256;
 
-// out [cols] = in [cols] with dropped elements as zero; not scaled. Elements of 2 or 4 bytes.
+// out [cols] = in [cols] with dropped elements set to zero; not scaled. Elements of 2 or 4 bytes.
 void CopyKept(const AdapterDropout& dropout,
               uint64_t row_key,
               int64_t module,
@@ -21,8 +21,8 @@ void CopyKept(const AdapterDropout& dropout,
               int64_t element_bytes,
               std::byte* out);
 
-// sums [cols] += d [cols] where nothing is dropped; a d below the smallest normal number leaves the
-// sum as it is, with its sign, as adapters do without dropout.
+// sums [cols] += d [cols] for kept elements. As for adapters without dropout, a d below the
+// smallest normal number leaves the sum unchanged, including its sign.
 void AddKept(const AdapterDropout& dropout,
              uint64_t row_key,
              int64_t module,

@@ -13,13 +13,13 @@
 
 namespace tandem {
 namespace {
-// Rows whose logits of one chunk fit L2 beside the chunk's weights.
+// Number of rows whose logits of one chunk fit into L2 with the chunk's weights.
 constexpr int64_t kScoreRows = 128;
-// Rows of a task that chooses their chunks.
+// Rows of a task that chooses chunks.
 constexpr int64_t kSampleRowGrain = 4;
 // Rows that a task draws from one chunk.
 constexpr size_t kDrawRows = 32;
-// Rows of which Sample holds all logits at a time, where top-k or top-p want them.
+// Number of rows of which Sample holds all logits at a time, if top-k or top-p need them.
 constexpr size_t kFilteredRows = 8;
 
 Matrix RowsOf(Matrix matrix, int64_t first, int64_t rows, int64_t element_bytes) {
@@ -59,7 +59,7 @@ ChunkStats* CpuForwardOps::ScoreChunks(Matrix hidden,
   const int64_t row_blocks = (hidden.rows + kScoreRows - 1) / kScoreRows;
   ChunkStats* stats = chunk_stats_.Get<ChunkStats>(hidden.rows * chunks);
   pool_->ParallelFor(row_blocks * chunks, [&](int64_t task, int thread) {
-    // Neighbouring tasks share the chunk's weights.
+    // Neighbouring tasks use the same chunk's weights.
     const int64_t chunk = task / row_blocks, block = task % row_blocks;
     const int64_t first = hidden.rows * block / row_blocks;
     const int64_t rows = hidden.rows * (block + 1) / row_blocks - first;

@@ -24,7 +24,8 @@ CpuForwardOps::CpuForwardOps(DType compute_dtype,
       kernels_(kernels),
       pool_(std::move(pool)),
       thread_scratch_(static_cast<size_t>(pool_->threads())) {
-  // What the head takes anyway, and attention up to contexts of thousands of tokens.
+  // The scratch that the head always needs, and that suffices for attention up to contexts of
+  // thousands of tokens.
   for (Workspace& scratch : thread_scratch_) scratch.Bytes(kThreadScratchBytes);
 }
 

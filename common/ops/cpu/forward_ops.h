@@ -63,23 +63,25 @@ class CpuForwardOps final : public ForwardOps {
   std::byte* Row(Matrix matrix, int64_t row) const {
     return static_cast<std::byte*>(matrix.data) + row * matrix.stride * element_bytes_;
   }
-  // Logits of some rows of `hidden` and one vocabulary chunk, of which `cols` columns are wanted.
+  // The product for the logits of some rows of `hidden` and one vocabulary chunk, of which the
+  // first `cols` columns are needed.
   GemmCall ChunkGemm(Matrix hidden, const LinearWeight& head, int64_t chunk, int64_t cols) const;
-  // Statistics [rows, chunks] of all logits at temperature(row), T = 0 read as 1. Calls
-  // visit(row, chunk, logits of the chunk) from any thread.
+  // Statistics [rows, chunks] of all logits at temperature(row), where T = 0 counts as 1. Calls
+  // visit(row, chunk, logits of the chunk) on any thread.
   template <typename Temperature, typename Visit>
   ChunkStats* ScoreChunks(Matrix hidden,
                           const LinearWeight& head,
                           int64_t vocab_limit,
                           const Temperature& temperature,
                           const Visit& visit);
-  // A row of Sample whose token is still to be chosen.
+  // A row of Sample whose token has not been chosen yet.
   struct Draw {
     int64_t row;
     RowStats stats;
-    ChunkChoice choice;  // filtered rows have a chunk beyond the last
+    ChunkChoice choice;  // for filtered rows, a chunk after the last
   };
-  // The tokens of rows that fall into one chunk; runs on one thread, whose workspace it gets.
+  // Draws the tokens of rows whose token is in one chunk; runs on one thread, with that thread's
+  // workspace.
   void DrawInChunk(std::span<const Draw> draws,
                    Matrix hidden,
                    const LinearWeight& head,
@@ -87,17 +89,17 @@ class CpuForwardOps final : public ForwardOps {
                    const std::vector<SampleRow>& rows,
                    Workspace& workspace,
                    SampledToken* out);
-  // The tokens of rows that need all their logits; uses the pool.
+  // Draws the tokens of rows that need all their logits; uses the pool.
   void DrawFiltered(std::span<const Draw> draws,
                     Matrix hidden,
                     const LinearWeight& head,
                     int64_t vocab_limit,
                     const std::vector<SampleRow>& rows,
                     SampledToken* out);
-  // Their rows of `hidden`, dense.
+  // Copies the rows of `hidden` that belong to `draws`, dense.
   Matrix GatherRows(Matrix hidden, std::span<const Draw> draws, std::byte* to);
 
-  // Rows of a span whose keys and values one thread stores.
+  // Rows of a span whose keys and values are stored by one thread.
   struct StoreRun {
     const AttentionSpan* span;
     int64_t first, last;
@@ -110,10 +112,11 @@ class CpuForwardOps final : public ForwardOps {
   std::vector<Workspace> thread_scratch_;  // one per pool thread
   Workspace logits_, gathered_;            // of filtered rows
   Workspace chunk_stats_;
-  Workspace adapter_rows_;           // A x of a product's adapters
-  Workspace dropped_;                // x as an adapter with dropout takes it, some rows at a time
-  std::vector<Draw> draws_;          // by chunk
-  std::vector<size_t> draw_groups_;  // where a task's draws begin, and the end of the last
+  Workspace adapter_rows_;   // A x of a product's adapters
+  Workspace dropped_;        // inputs of adapters after dropout, some rows at a time
+  std::vector<Draw> draws_;  // by chunk
+  std::vector<size_t>
+      draw_groups_;  // where each task's draws begin, and the end of the last task's
   AttentionPlan attention_;
   std::vector<StoreRun> store_runs_;
   OpCounts counts_;

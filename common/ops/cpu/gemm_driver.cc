@@ -11,7 +11,7 @@ namespace tandem {
 namespace {
 constexpr int64_t kGemmTasksPerThread = 4;
 
-// Of a product, in tasks of rows by panels.
+// A product as tasks of rows by panels.
 struct Pieces {
   int64_t row_chunks = 1, panel_chunks = 1;
 };
@@ -36,7 +36,7 @@ Pieces CutProduct(
 void RunGemm(ThreadPool& pool, const KernelSet& kernels, const GemmCall& call, int64_t rows) {
   const GemmCut& cut = kernels.gemm_cut;
   const int64_t panels = (call.n + 15) / 16, units = (panels + cut.panel_unit - 1) / cut.panel_unit;
-  // Aᵀ in panels is 16 rows at a time.
+  // Aᵀ in panels has 16 rows per panel.
   const int64_t row_unit = call.a_panel_bytes == 0 ? cut.row_unit : (cut.row_unit + 15) / 16 * 16;
   const int64_t row_units = (rows + row_unit - 1) / row_unit;
   if (rows <= 0 || panels == 0) return;
@@ -66,7 +66,7 @@ const std::byte* At(const PanelSource& source, int64_t row, int64_t col) {
          (row * source.stride + col) * source.element_bytes;
 }
 
-// One row of `bytes` into a lane of a panel, the last word filled up with zeros.
+// Copies one row of `bytes` into a lane of a panel and pads the last word with zeros.
 void PackLane(const std::byte* row, int64_t bytes, std::byte* lane) {
   int64_t word = 0;
   for (; word < bytes / 4; ++word) std::memcpy(lane + word * 64, row + word * 4, 4);
@@ -76,7 +76,7 @@ void PackLane(const std::byte* row, int64_t bytes, std::byte* lane) {
   }
 }
 
-// Two rows of 16 bf16 (or one and zeros) into the 16 words of a panel.
+// Interleaves two rows of 16 bf16 (or one row and zeros) into the 16 words of a panel.
 void InterleaveRows(const std::byte* even, const std::byte* odd, std::byte* words) {
   for (int64_t half = 0; half < 2; ++half) {
     const __m128i a = Load16(even + half * 16), b = Load16(odd + half * 16);
@@ -85,7 +85,7 @@ void InterleaveRows(const std::byte* even, const std::byte* odd, std::byte* word
   }
 }
 
-// 16 elements from `from` on, of which `cols` exist: in place, or through `buffer`.
+// The 16 elements at `from`, of which `cols` exist: in place, or copied to `buffer`.
 const std::byte* SixteenColumns(const std::byte* from,
                                 int64_t cols,
                                 int64_t element_bytes,

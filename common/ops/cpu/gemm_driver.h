@@ -1,4 +1,4 @@
-// Spreads one product over the pool: tasks are rectangles of rows and panels, never parts of k.
+// Spreads one product over the pool. Tasks are rectangles of rows and panels; k is never split.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace tandem {
 
-// C [rows, call.n] of `call`, all of it.
+// Computes all of C [rows, call.n].
 void RunGemm(ThreadPool& pool, const KernelSet& kernels, const GemmCall& call, int64_t rows);
 
-// Rearranging matrices into panels, the B operand of the GEMM kernel (and its A operand in weight
-// gradients): [panels of 16][words][16] 32-bit words, a word being two bf16 or one fp32 that follow
-// each other along the dimension that is summed over. Missing elements become zero.
+// Rearranges matrices into panels, which are the B operand of the GEMM kernel (and its A operand in
+// weight gradients): [panels of 16][words][16] 32-bit words. A word has one fp32 or two bf16 that
+// are adjacent along the summed dimension. Missing elements become zero.
 
-// Words along a summed dimension of `count` elements.
+// Words along a summed dimension with `count` elements.
 constexpr int64_t PanelWords(int64_t count, int64_t element_bytes) {
   return (count * element_bytes + 3) / 4;
 }
@@ -40,10 +40,10 @@ struct PanelSource {
 // Panels of 16 rows, summed over columns: B of X Sᵀ.
 void PackRowPanels(const PanelSource& source, std::byte* panels);
 // Panels [first, last) of 16 columns each, summed over rows: B of X S, or A of Sᵀ X. `panels` is
-// the address that panel 0 would have.
+// the address of panel 0, even if it is not written.
 void PackColumnPanels(const PanelSource& source, int64_t first, int64_t last, std::byte* panels);
-// From a packed weight [rows, cols] (packed_weight.h) to panels [first, last) of 16 columns each,
-// summed over rows rounded up to 16: B of X W.
+// Converts a packed weight [rows, cols] (packed_weight.h) to panels [first, last) of 16 columns
+// each, summed over rows rounded up to 16: B of X W.
 void TransposePackedWeight(const std::byte* packed,
                            int64_t rows,
                            int64_t cols,

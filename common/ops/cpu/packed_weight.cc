@@ -32,9 +32,9 @@ PanelShape MakePanelShape(int64_t cols, DType dtype) {
   return {cols * 2, cols / 2, (cols % 2) * 2, (cols + 31) / 32 * 16};
 }
 
-// Whole panels are written past the caches: a worker reads its weights long after they have come,
-// and fetching the lines to overwrite them would be as much traffic as writing them. 13 GB/s in
-// place of 6 (one core of Granite Rapids, from a slot in the cache).
+// Complete panels are written with streaming stores: a worker reads its weights long after they
+// arrive, and fetching the lines to overwrite them would double the traffic. 13 GB/s instead of 6
+// (one core of Granite Rapids, from a slot in the cache).
 enum class Store { kCached, kStreamed };
 
 template <Store kStore>
@@ -64,7 +64,7 @@ inline void Transpose4x4(const std::byte* from,
   StoreWords<kStore>(to + 3 * to_bytes, _mm_unpackhi_epi64(high01, high23));
 }
 
-// The first `words` words (a multiple of 16) of 16 rows into a panel.
+// Packs the first `words` words (a multiple of 16) of 16 rows into a panel.
 using PackPanelFunction = void (*)(const std::byte* rows,
                                    int64_t row_bytes,
                                    int64_t words,
@@ -103,10 +103,10 @@ PackPanelFunction ChoosePackPanel(const std::byte* packed) {
   return avx512 ? PackPanelAvx512 : PackPanelSse2<Store::kStreamed>;
 }
 
-// Reads run through memory once: what comes next is asked for early.
+// Prefetch distance for reads, which pass over memory once.
 constexpr int64_t kPrefetchBytes = 2048;
 
-// The way back: the first `words` words (a multiple of 16) of a panel into 16 rows.
+// The inverse: unpacks the first `words` words (a multiple of 16) of a panel into 16 rows.
 using UnpackPanelFunction = void (*)(const std::byte* panel,
                                      int64_t words,
                                      int64_t row_bytes,
@@ -149,7 +149,7 @@ UnpackPanelFunction ChooseUnpackPanel() {
   return avx512 ? UnpackPanelAvx512 : UnpackPanelSse2;
 }
 
-// One logical row, word by word from `word` on.
+// Packs one logical row, word by word, starting at `word`.
 void PackRow(const PanelShape& shape, const std::byte* row, int64_t word, std::byte* lane) {
   for (; word < shape.full_words; ++word) {
     std::memcpy(lane + word * kLineBytes, row + word * 4, 4);
@@ -201,7 +201,7 @@ void PackRows(
     }
     i += count;
   }
-  _mm_sfence();  // streamed stores are ordered with nothing else
+  _mm_sfence();  // streaming stores are not ordered with other stores
 }
 
 void UnpackRows(

@@ -1,9 +1,9 @@
 // The storage format of linear weights, the only copy a worker holds of them.
 //
 // bf16: a weight [N, K] is in panels of 16 output rows, [ceil(N/16)][Kp/2][16][2], Kp = K rounded
-// up to 32: pairs of k interleaved, as vdpbf16ps and AMX tiles read them; padding is zero.
-// fp32: panels [ceil(N/16)][K][16]; padding rows are zero.
-// Everybody else moves rows in and out with PackRows and UnpackRows and never looks inside.
+// up to 32: pairs of k interleaved, as vdpbf16ps and AMX tiles read them; padding is zero. fp32:
+// panels [ceil(N/16)][K][16]; padding rows are zero. All other code moves rows in and out with
+// PackRows and UnpackRows and does not know the format.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace tandem {
 int64_t PackedBytes(int64_t rows, int64_t cols, DType dtype);
 
 // Writes logical rows [row0, row0 + rows) from `source` (row-major, dense, [rows, cols], same
-// dtype). Rows may be written in any order and by pieces; padding must have been zeroed once.
-// Pure function of its arguments; distinct row ranges may be written concurrently only if they do
+// dtype). Rows may be written in any order and in pieces; padding must have been zeroed once. Pure
+// function of its arguments; distinct ranges of rows may be written concurrently only if they do
 // not share a panel (16 rows).
 void PackRows(
     std::byte* packed, int64_t cols, DType dtype, int64_t row0, int64_t rows, const void* source);
@@ -28,7 +28,8 @@ void PackRows(
 void UnpackRows(
     const std::byte* packed, int64_t cols, DType dtype, int64_t row0, int64_t rows, void* dest);
 
-// The place of the first byte of padding that is not zero; -1 if all are. Products read padding.
+// The offset of the first byte of padding that is not zero; -1 if all are zero. Products read the
+// padding.
 int64_t FindDirtyPadding(const std::byte* packed, int64_t rows, int64_t cols, DType dtype);
 
 }  // namespace tandem

@@ -5,14 +5,14 @@
 namespace tandem {
 namespace {
 
-// The most probable ids of [ids, ids + count), in descending order as far as they were asked for;
+// The most probable ids of [ids, ids + count), sorted in descending order only as far as requested;
 // ties go to the lowest id.
 class Ranking {
  public:
   Ranking(const float* weights, int32_t* ids, int64_t count)
       : weights_(weights), ids_(ids), count_(count) {}
 
-  // ids[0, n) are then in order.
+  // Sorts ids[0, n).
   void Sort(int64_t n) {
     if (n <= sorted_) return;
     const auto before = [this](int32_t a, int32_t b) {
@@ -23,7 +23,7 @@ class Ranking {
     sorted_ = n;
   }
 
-  // The length of the shortest prefix that holds `share` of the weight of all; at least one.
+  // The length of the shortest prefix that has `share` of the total weight; at least one.
   int64_t Prefix(double share) {
     double total = 0, sum = 0;
     for (int64_t i = 0; i < count_; ++i) total += static_cast<double>(weights_[ids_[i]]);
@@ -42,7 +42,7 @@ class Ranking {
   int64_t sorted_ = 0;
 };
 
-// The ids that top-k, then top-p leave, ascending; returns how many.
+// The ids that remain after top-k, then top-p, ascending; returns how many.
 int64_t FilterIds(const SampleRow& row, int64_t vocab_limit, const float* weights, int32_t* ids) {
   int64_t count = 0;
   for (int64_t id = 0; id < vocab_limit; ++id) {
@@ -98,7 +98,7 @@ int64_t ChooseInChunk(const KernelSet& kernels,
   const float target = row.uniform * stats.sum;
   kernels.exp_logits(logits, cols, InverseTemperature(row.temperature), stats.max, scratch);
   float before = choice.before;
-  int64_t last = 0;  // where rounding leaves the sum short of the target: the last possible token
+  int64_t last = 0;  // the last possible token, if rounding leaves the sum below the target
   for (int64_t i = 0; i < cols; ++i) {
     if (scratch[i] == 0.0f) continue;
     last = i;
@@ -121,7 +121,7 @@ int32_t ChooseFiltered(const KernelSet& kernels,
   for (int64_t i = 0; i < count; ++i) total += static_cast<double>(weights[ids[i]]);
   const double target = static_cast<double>(row.uniform) * total;
   double before = 0;
-  int32_t chosen = 0;  // stays where the logits are no numbers
+  int32_t chosen = 0;  // unchanged if the logits are NaN
   for (int64_t i = 0; i < count; ++i) {
     chosen = ids[i];
     before += static_cast<double>(weights[chosen]);

@@ -1,5 +1,5 @@
-// Chooses a token of one row from its log-softmax statistics and some of its logits. All arithmetic
-// is fixed by the row alone.
+// Chooses a token of one row from its log-softmax statistics and some of its logits. The arithmetic
+// depends on the row alone.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace tandem {
 
-// 1 / T of the temperature a row is scored at: greedy rows at 1.
+// 1 / T for the temperature at which a row is scored; 1 for greedy rows.
 inline float InverseTemperature(float temperature) {
   return temperature == 0.0f ? 1.0f : 1.0f / temperature;
 }
 
-// Whether top-k or top-p may leave out ids: such a row needs all of its logits.
+// Whether top-k or top-p may exclude ids: such a row needs all of its logits.
 bool IsFiltered(const SampleRow& row, int64_t vocab_limit);
 
-// The vocabulary chunk that holds the token of a row that is not filtered, and the sum of the
-// chunks before it. `chunks` [VocabChunks] and `stats` are at the scoring temperature.
+// The vocabulary chunk that contains the token of an unfiltered row, and the sum of the chunks
+// before it. `chunks` [VocabChunks] and `stats` are at the scoring temperature.
 struct ChunkChoice {
   int64_t chunk = 0;
   float before = 0;
@@ -38,8 +38,8 @@ int64_t ChooseInChunk(const KernelSet& kernels,
                       int64_t cols,
                       float* scratch);
 
-// The token of a filtered row from its logits [vocab_limit]; `weights` and `ids` are scratch of the
-// same size.
+// Chooses the token of a filtered row from its logits [vocab_limit]; `weights` and `ids` are
+// scratch of the same size.
 int32_t ChooseFiltered(const KernelSet& kernels,
                        const SampleRow& row,
                        const RowStats& stats,
@@ -48,7 +48,7 @@ int32_t ChooseFiltered(const KernelSet& kernels,
                        float* weights,
                        int32_t* ids);
 
-// (logit / T - max) - log(sum): the one formula of a token's log-prob.
+// (logit / T - max) - log(sum): the only formula for a token's log-prob.
 inline float LogProb(float logit, float inverse_temperature, const RowStats& stats) {
   return (logit * inverse_temperature - stats.max) - stats.log_sum;
 }

@@ -1,4 +1,4 @@
-// Scratch memory that is kept between calls, so that no op pays for first touch twice.
+// Scratch memory that is kept between calls, so that first touch is paid only once.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class Workspace {
   int64_t capacity_ = 0;
 };
 
-// Lays out parts of a buffer one after the other, each 64-byte aligned. Without memory it only
+// Lays out parts of a buffer one after another, each 64-byte aligned. Without memory, it only
 // counts bytes.
 class ScratchLayout {
  public:

@@ -21,7 +21,7 @@ struct RankCall {
   float scale;
 };
 
-// Not by an index, for which the call would be copied to local memory.
+// Without an index, because the call would be copied to local memory for that.
 __device__ __forceinline__ Part PartAt(const RankCall& call, int part) {
   static_assert(LinearAdapter::kParts == 3);
   if (part == 0) return call.part[0];
@@ -30,7 +30,7 @@ __device__ __forceinline__ Part PartAt(const RankCall& call, int part) {
 
 constexpr int kWarps = 8;
 constexpr int kRowTile = 32;
-constexpr int kChunk = 32;  // columns of a warp's step: 8 of each thread of four
+constexpr int kChunk = 32;  // columns of a warp's step: 8 for each of four threads
 
 // Two pairs of columns of four at a time, which are a step's k in the same order in both operands.
 struct Eight {
@@ -42,7 +42,7 @@ __device__ __forceinline__ Eight LoadEight(const uint16_t* from, bool valid) {
   return {{words.x, words.y, words.z, words.w}};
 }
 
-// A thread's eight columns from `col` on of value k: 16 bytes of A, or eight rows of B.
+// A thread's eight columns of value k, starting at `col`: 16 bytes of A, or eight rows of B.
 template <RankMatrix kMatrix>
 __device__ __forceinline__ Eight
 LoadValues(const RankCall& call, int part, int k, int col, bool valid) {
@@ -64,7 +64,8 @@ LoadValues(const RankCall& call, int part, int k, int col, bool valid) {
   }
 }
 
-// A block: 32 rows and kFrags * 8 values of one part; its warps take the part's columns in turns.
+// A block handles 32 rows and kFrags * 8 values of one part; its warps take the part's columns in
+// turns.
 template <RankMatrix kMatrix, int kFrags>
 __global__ void __launch_bounds__(kWarps * 32) ToRank(RankCall call) {
   __shared__ float partial[kWarps][kRowTile][kFrags * 8];
@@ -122,20 +123,21 @@ __global__ void __launch_bounds__(kWarps * 32) ToRank(RankCall call) {
 }
 
 constexpr int kThreads = 256, kColumns = 128, kRankStep = 16;
-constexpr int kRowsApart = kThreads / (kColumns / 8);  // a thread has a row, and the one so far on
+constexpr int kRowsApart =
+    kThreads / (kColumns / 8);  // a thread has a row and the one this far below it
 
 struct alignas(16) FromRankShared {
   float values[kRankStep][kColumns];
   float t[kRowTile][kRankStep];
 };
 
-// The columns and values of a part that FromRank works on.
+// The columns and values of a part that FromRank processes.
 struct RankTile {
   int part, k0, col0;
   Part columns;
 };
 
-// From `kRankStep` values of A or B on, as floats; zeros beyond.
+// `kRankStep` values of A or B as floats; zeros beyond the end.
 template <RankMatrix kMatrix>
 __device__ __forceinline__ void StageValues(const RankCall& call,
                                             const RankTile& tile,
@@ -152,7 +154,7 @@ __device__ __forceinline__ void StageValues(const RankCall& call,
   }
 }
 
-// A block: 32 rows of 128 columns; a thread 8 columns of two rows.
+// A block handles 32 rows of 128 columns; a thread 8 columns of two rows.
 template <RankMatrix kMatrix>
 __global__ void __launch_bounds__(kThreads, 2) FromRank(RankCall call) {
   __shared__ FromRankShared shared;
@@ -198,7 +200,7 @@ __global__ void __launch_bounds__(kThreads, 2) FromRank(RankCall call) {
     TANDEM_UNROLL
     for (int i = 0; i < 8; ++i) {
       const float d = chains[r][i] * call.scale;
-      // NaN goes through.
+      // NaN is propagated.
       sum.of[i] = fabsf(d) < 0x1p-126f ? sum.of[i] : sum.of[i] + d;
     }
     StoreWords(at, Round(sum));
@@ -238,7 +240,7 @@ void StartToRank(CudaStream stream, const RankCall& call) {
          call);
 }
 
-// As few values at a time as the rank has: none of their sums is another's.
+// Handles as few values at a time as the rank has; their sums are independent.
 template <RankMatrix kMatrix>
 void StartToRank(CudaStream stream, const RankCall& call) {
   if (call.rank <= 8) return StartToRank<kMatrix, 1>(stream, call);

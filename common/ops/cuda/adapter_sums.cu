@@ -7,7 +7,7 @@ namespace tandem {
 namespace {
 
 constexpr int kColumns = 64, kValues = 16, kThreads = kColumns / 8 * kValues;
-constexpr int kRowChunk = 64;  // rows that are read at a time, so that many are on their way
+constexpr int kRowChunk = 64;  // rows that are read at a time, so that many loads are in flight
 
 struct alignas(16) Staged {
   float wide[kRowChunk][kColumns];
@@ -24,7 +24,7 @@ struct SumsCall {
   int rows, cols, rank;
 };
 
-// A block: 64 columns and 16 values; a thread 8 columns of one value.
+// A block handles 64 columns and 16 values; a thread 8 columns of one value.
 __global__ void __launch_bounds__(kThreads) SumRows(SumsCall call) {
   __shared__ Staged staged;
   const int mine = static_cast<int>(threadIdx.x);

@@ -103,7 +103,8 @@ void CudaBackwardOps::SiluMul(Matrix gate_up, Matrix dout, Matrix dgate_up) {
   if (context_->launching()) LaunchSiluMulBackward(context_->stream(), gate_up, dout, dgate_up);
 }
 
-// dlogits [rows, the ids of `group` below vocab_limit], and zeros up to the next multiple of eight.
+// dlogits [rows, the ids of `group` below vocab_limit], padded with zeros to the next multiple of
+// eight.
 void CudaBackwardOps::LogitsGradients(Matrix hidden,
                                       const LinearWeight& head,
                                       int64_t vocab_limit,

@@ -1,4 +1,4 @@
-// BackwardOps on a GPU: passes every op to the context's stream. Matrices, weights and gradients
+// BackwardOps on a GPU: enqueues every op on the context's stream. Matrices, weights and gradients
 // are in device memory; ids, spans and the factors of rows' gradients are in host memory.
 #pragma once
 
@@ -15,13 +15,13 @@
 
 namespace tandem {
 
-// Scratch on the device is as common/memory/cuda_scratch.h says.
+// Uses scratch on the device as planned by common/memory/cuda_scratch.h.
 class CudaBackwardOps final : public BackwardOps {
  public:
   // `context` must outlive the ops.
   CudaBackwardOps(CudaContext* context, std::shared_ptr<CudaLinear> linear);
 
-  // Its scratch is the context's, which the forward ops on it count.
+  // It uses the context's scratch, which the forward ops on the same context count.
   int64_t workspace_bytes() const override { return 0; }
 
   void Round(FloatMatrix in, Matrix out) override;
@@ -68,7 +68,7 @@ class CudaBackwardOps final : public BackwardOps {
 
  private:
   void Norm(const NormRows& norm, Matrix in, Matrix dout, const NormGradients& gradients);
-  // Of some rows, whose parameters are on the device.
+  // Computes the gradients of some rows, whose parameters are on the device.
   void LogitsGradients(Matrix hidden,
                        const LinearWeight& head,
                        int64_t vocab_limit,

@@ -144,12 +144,12 @@ absl::Status CheckCudaComputeDtype(DType compute_dtype) {
       DTypeName(compute_dtype));
 }
 
-// The LM head with log-softmax on a GPU. Logits are computed by groups of chunks into a scratch
-// that the last-level cache holds, and summed up there; a draw keeps the logits of its rows.
+// The LM head with log-softmax on a GPU. Logits are computed in groups of chunks into scratch that
+// fits the last-level cache, and are summed there; a draw keeps the logits of its rows.
 
 namespace {
 
-// What the plan of a run's memory counts with.
+// The sizes that the memory plan assumes.
 static_assert(sizeof(LogitSums) == kLogitSumsBytes && sizeof(RowScore) == kRowScoreBytes &&
               sizeof(SampledToken) == kSampledTokenBytes);
 

@@ -1,5 +1,5 @@
-// ForwardOps on a GPU: passes every op to the context's stream. Matrices, weights (row-major) and
-// KV blocks are in device memory; ids, spans and results are the host's.
+// ForwardOps on a GPU: enqueues every op on the context's stream. Matrices, weights (row-major) and
+// KV blocks are in device memory; ids, spans and results are in host memory.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@
 
 namespace tandem {
 
-// FailedPrecondition, naming the key and the remedy, for a dtype that a GPU does not compute in.
+// FailedPrecondition, with the key and the remedy, for a dtype in which a GPU does not compute.
 absl::Status CheckCudaComputeDtype(DType compute_dtype);
 
-// Scratch on the device is as common/memory/cuda_scratch.h says. TokenLogProbs waits for the
-// device; neither it nor Sample may be part of a graph, the other ops may.
+// Uses scratch on the device as planned by common/memory/cuda_scratch.h. TokenLogProbs waits for
+// the device; neither it nor Sample may be part of a graph, the other ops may.
 class CudaForwardOps final : public ForwardOps {
  public:
   // `context` must outlive the ops.
@@ -30,10 +30,10 @@ class CudaForwardOps final : public ForwardOps {
   std::string numerics_class() const override;
   std::string kernel_set() const override;
   const OpCounts& counts() const override { return counts_; }
-  // All of the context's, that of backward ops on it included.
+  // All scratch of the context, including that of backward ops on it.
   int64_t workspace_bytes() const override { return context_->held_bytes(); }
 
-  // A step is a graph; it is known by its rows and the bound of its spans' segments.
+  // A step is a graph, identified by its number of rows and the bound of its spans' segments.
   void BeginStep(const std::vector<AttentionSpan>& spans) override;
   bool EndStep() override { return context_->EndGraph(); }
   int64_t StepRows(int64_t rows) const override;
@@ -78,16 +78,16 @@ class CudaForwardOps final : public ForwardOps {
   void Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) override;
 
  private:
-  // Where the scores of some rows go; all on the device.
+  // Where the scores of some rows are stored; all pointers are to device memory.
   struct Scoring {
     const ScoredRow* rows;
-    float* target_logits;  // [rows], or null where no row has a target
+    float* target_logits;  // [rows]; null if no row has a target
     LogitSums* sums;       // [rows, chunks]
     RowScore* scores;
-    int64_t stride;        // of the logits: kGroupIds, or all ids, which then stay in the scratch
+    int64_t stride;        // of the logits: kGroupIds, or all ids if all logits stay in the scratch
     int64_t logits_bytes;  // of that scratch
   };
-  // Scores all rows of `hidden`; returns where the logits are.
+  // Scores all rows of `hidden` and returns where the logits are.
   LogitsBlock Score(Matrix hidden,
                     const LinearWeight& head,
                     int64_t vocab_limit,

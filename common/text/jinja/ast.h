@@ -1,4 +1,4 @@
-// The tree of a template. Nodes evaluate themselves (jinja/evaluate_*.cc) and are never changed
+// The tree of a template. Nodes evaluate themselves (evaluate.cc, render.cc) and are never changed
 // after parsing, so that one tree serves many threads.
 #pragma once
 
@@ -20,12 +20,16 @@ struct Frame;  // jinja/render.h
 struct Expression {
   explicit Expression(int line_) : line(line_) {}
   virtual ~Expression() = default;
-  virtual absl::StatusOr<Value> Evaluate(Frame& frame) const = 0;
+  // Compute, within the allowance of the rendering.
+  absl::StatusOr<Value> Evaluate(Frame& frame) const;
   int line;
+
+ private:
+  virtual absl::StatusOr<Value> Compute(Frame& frame) const = 0;
 };
 using ExpressionPtr = std::unique_ptr<Expression>;
 
-// What a statement does to the loop around it.
+// How a statement affects the enclosing loop.
 enum class Flow { kNext, kBreak, kContinue };
 
 struct Statement {
@@ -46,7 +50,7 @@ struct CallArguments {
   absl::StatusOr<Args> Evaluate(Frame& frame) const;
 };
 
-// Where a value goes: a name, an attribute of a namespace, or a tuple of targets.
+// The target of an assignment: a name, an attribute of a namespace, or a tuple of targets.
 struct Target {
   std::string name;
   std::string attribute;
@@ -57,33 +61,33 @@ struct Target {
 
 struct Literal : Expression {
   Literal(int l, Value v) : Expression(l), value(std::move(v)) {}
-  absl::StatusOr<Value> Evaluate(Frame&) const override { return value; }
+  absl::StatusOr<Value> Compute(Frame&) const override { return value; }
   Value value;
 };
 
 struct Name : Expression {
   Name(int l, std::string n) : Expression(l), name(std::move(n)) {}
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   std::string name;
 };
 
 struct SequenceDisplay : Expression {
   SequenceDisplay(int l, bool tuple) : Expression(l), is_tuple(tuple) {}
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   bool is_tuple;
   std::vector<ExpressionPtr> items;
 };
 
 struct MappingDisplay : Expression {
   using Expression::Expression;
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   std::vector<std::pair<ExpressionPtr, ExpressionPtr>> items;
 };
 
 struct Unary : Expression {
   enum class Kind { kNot, kMinus, kPlus };
   Unary(int l, Kind k, ExpressionPtr o) : Expression(l), kind(k), operand(std::move(o)) {}
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   Kind kind;
   ExpressionPtr operand;
 };
@@ -91,16 +95,16 @@ struct Unary : Expression {
 struct Binary : Expression {
   Binary(int l, Operator o, ExpressionPtr a, ExpressionPtr b)
       : Expression(l), op(o), left(std::move(a)), right(std::move(b)) {}
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   Operator op;
   ExpressionPtr left, right;
 };
 
-// and, or: give the operand that decided.
+// and, or: return the operand that decided.
 struct Logical : Expression {
   Logical(int l, bool conjunction, ExpressionPtr a, ExpressionPtr b)
       : Expression(l), is_and(conjunction), left(std::move(a)), right(std::move(b)) {}
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   bool is_and;
   ExpressionPtr left, right;
 };
@@ -109,7 +113,7 @@ struct Logical : Expression {
 struct Comparison : Expression {
   enum class Kind { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIn, kNotIn };
   Comparison(int l, ExpressionPtr f) : Expression(l), first(std::move(f)) {}
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   ExpressionPtr first;
   std::vector<std::pair<Kind, ExpressionPtr>> rest;
 };
@@ -117,7 +121,7 @@ struct Comparison : Expression {
 // a ~ b ~ c
 struct Concatenation : Expression {
   using Expression::Expression;
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   std::vector<ExpressionPtr> parts;
 };
 
@@ -125,14 +129,14 @@ struct Concatenation : Expression {
 struct Conditional : Expression {
   Conditional(int l, ExpressionPtr t, ExpressionPtr a, ExpressionPtr b)
       : Expression(l), test(std::move(t)), then(std::move(a)), otherwise(std::move(b)) {}
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   ExpressionPtr test, then, otherwise;  // otherwise may be null
 };
 
 struct Attribute : Expression {
   Attribute(int l, ExpressionPtr o, std::string n)
       : Expression(l), object(std::move(o)), name(std::move(n)) {}
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   ExpressionPtr object;
   std::string name;
 };
@@ -140,20 +144,20 @@ struct Attribute : Expression {
 struct Item : Expression {
   Item(int l, ExpressionPtr o, ExpressionPtr k)
       : Expression(l), object(std::move(o)), key(std::move(k)) {}
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   ExpressionPtr object, key;
 };
 
 struct Slice : Expression {
   Slice(int l, ExpressionPtr o) : Expression(l), object(std::move(o)) {}
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   ExpressionPtr object, start, stop, step;  // parts may be null
 };
 
 struct Call : Expression {
   Call(int l, ExpressionPtr c, CallArguments a)
       : Expression(l), callee(std::move(c)), arguments(std::move(a)) {}
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   ExpressionPtr callee;
   CallArguments arguments;
 };
@@ -161,7 +165,7 @@ struct Call : Expression {
 struct Filter : Expression {
   Filter(int l, ExpressionPtr i, std::string n, CallArguments a)
       : Expression(l), input(std::move(i)), name(std::move(n)), arguments(std::move(a)) {}
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   ExpressionPtr input;  // null: the rendered body of a filter or set block
   std::string name;
   CallArguments arguments;
@@ -170,7 +174,7 @@ struct Filter : Expression {
 struct Test : Expression {
   Test(int l, ExpressionPtr i, std::string n, CallArguments a)
       : Expression(l), input(std::move(i)), name(std::move(n)), arguments(std::move(a)) {}
-  absl::StatusOr<Value> Evaluate(Frame& frame) const override;
+  absl::StatusOr<Value> Compute(Frame& frame) const override;
   ExpressionPtr input;
   std::string name;
   CallArguments arguments;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "common/base/status.h"
+#include "common/text/jinja/value/allowance.h"
 #include "common/text/jinja/value/methods.h"
 #include "common/text/jinja/value/operators.h"
 #include "common/text/jinja/value/print.h"
@@ -74,7 +75,12 @@ class Namespace : public Object {
  public:
   explicit Namespace(Mapping attributes) : attributes_(std::move(attributes)) {}
   std::string TypeName() const override { return "Namespace"; }
-  std::string Print() const override { return "<Namespace " + Repr(Value::Map(attributes_)) + ">"; }
+  std::string Print() const override {
+    // It may hold itself.
+    const DepthScope depth(CurrentAllowance());
+    return depth.too_deep() ? "" : "<Namespace " + Repr(Value::Map(attributes_)) + ">";
+  }
+  void LetGo() override { attributes_ = Mapping(); }
   std::optional<Value> GetAttribute(const std::string& name) override {
     const Value* value = attributes_.Find(std::string_view(name));
     return value == nullptr ? std::nullopt : std::optional(*value);
@@ -137,7 +143,10 @@ Result Range(Runtime&, const Args& args) {
     return InvalidArgument("Range too big. The sandbox blocks ranges larger than {}", kMaxRange);
   }
   Values items;
-  for (int64_t i = start; step > 0 ? i < stop : i > stop; i += step) items.push_back(Value::Int(i));
+  for (int64_t i = start; step > 0 ? i < stop : i > stop;) {
+    items.push_back(Value::Int(i));
+    if (__builtin_add_overflow(i, step, &i)) break;
+  }
   return Value::Of(Sequence::Type::kRange, std::move(items));
 }
 
@@ -190,7 +199,7 @@ void AddGlobals(Scope& scope) {
   for (const auto& [name, function] : kGlobals) scope.Set(name, MakeFunction(name, function));
 }
 
-// What stands behind `is`.
+// The tests, which follow `is`.
 
 namespace {
 

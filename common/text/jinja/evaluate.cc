@@ -3,6 +3,7 @@
 #include "common/text/jinja/ast.h"
 #include "common/text/jinja/builtins.h"
 #include "common/text/jinja/render.h"
+#include "common/text/jinja/value/allowance.h"
 #include "common/text/jinja/value/operators.h"
 #include "common/text/jinja/value/print.h"
 #include "common/text/jinja/value/subscript.h"
@@ -47,6 +48,17 @@ absl::StatusOr<Value> OrNone(const ExpressionPtr& part, Frame& frame) {
 
 }  // namespace
 
+absl::StatusOr<Value> Expression::Evaluate(Frame& frame) const {
+  Allowance& allowance = frame.runtime.allowance;
+  const DepthScope depth(&allowance);
+  if (depth.too_deep()) return allowance.status();
+  TANDEM_RETURN_IF_ERROR(allowance.Step());
+  absl::StatusOr<Value> value = Compute(frame);
+  // What came of it may be cut short.
+  if (!allowance.ok()) return allowance.status();
+  return value;
+}
+
 absl::StatusOr<Args> CallArguments::Evaluate(Frame& frame) const {
   Args args;
   for (const ExpressionPtr& argument : positional) {
@@ -74,12 +86,12 @@ absl::StatusOr<Args> CallArguments::Evaluate(Frame& frame) const {
   return args;
 }
 
-absl::StatusOr<Value> Name::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> Name::Compute(Frame& frame) const {
   const Value* value = frame.scope->Find(name);
   return value != nullptr ? *value : Value::Undefined(fmt::format("'{}' is undefined", name));
 }
 
-absl::StatusOr<Value> SequenceDisplay::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> SequenceDisplay::Compute(Frame& frame) const {
   Values values;
   for (const ExpressionPtr& item : items) {
     TANDEM_ASSIGN_OR_RETURN(Value value, item->Evaluate(frame));
@@ -88,7 +100,7 @@ absl::StatusOr<Value> SequenceDisplay::Evaluate(Frame& frame) const {
   return is_tuple ? Value::Tuple(std::move(values)) : Value::List(std::move(values));
 }
 
-absl::StatusOr<Value> MappingDisplay::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> MappingDisplay::Compute(Frame& frame) const {
   Mapping mapping;
   for (const auto& [key_node, value_node] : items) {
     TANDEM_ASSIGN_OR_RETURN(const Value key, key_node->Evaluate(frame));
@@ -99,25 +111,25 @@ absl::StatusOr<Value> MappingDisplay::Evaluate(Frame& frame) const {
   return Value::Map(std::move(mapping));
 }
 
-absl::StatusOr<Value> Unary::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> Unary::Compute(Frame& frame) const {
   TANDEM_ASSIGN_OR_RETURN(const Value value, operand->Evaluate(frame));
   if (kind == Kind::kNot) return Value::Bool(!Truthy(value));
   return kind == Kind::kMinus ? Negate(value) : Plus(value);
 }
 
-absl::StatusOr<Value> Binary::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> Binary::Compute(Frame& frame) const {
   TANDEM_ASSIGN_OR_RETURN(const Value a, left->Evaluate(frame));
   TANDEM_ASSIGN_OR_RETURN(const Value b, right->Evaluate(frame));
   return Apply(op, a, b);
 }
 
-absl::StatusOr<Value> Logical::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> Logical::Compute(Frame& frame) const {
   TANDEM_ASSIGN_OR_RETURN(Value value, left->Evaluate(frame));
   if (Truthy(value) != is_and) return value;
   return right->Evaluate(frame);
 }
 
-absl::StatusOr<Value> Comparison::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> Comparison::Compute(Frame& frame) const {
   TANDEM_ASSIGN_OR_RETURN(Value current, first->Evaluate(frame));
   for (const auto& [kind, operand] : rest) {
     TANDEM_ASSIGN_OR_RETURN(Value next, operand->Evaluate(frame));
@@ -128,16 +140,18 @@ absl::StatusOr<Value> Comparison::Evaluate(Frame& frame) const {
   return Value::Bool(true);
 }
 
-absl::StatusOr<Value> Concatenation::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> Concatenation::Compute(Frame& frame) const {
   std::string text;
   for (const ExpressionPtr& part : parts) {
     TANDEM_ASSIGN_OR_RETURN(const Value value, part->Evaluate(frame));
-    text += ToText(value);
+    const std::string part_text = ToText(value);
+    if (!MayGrow(text, part_text.size())) return frame.runtime.allowance.status();
+    text += part_text;
   }
   return Value::String(std::move(text));
 }
 
-absl::StatusOr<Value> Conditional::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> Conditional::Compute(Frame& frame) const {
   TANDEM_ASSIGN_OR_RETURN(const Value condition, test->Evaluate(frame));
   if (Truthy(condition)) return then->Evaluate(frame);
   if (otherwise != nullptr) return otherwise->Evaluate(frame);
@@ -146,18 +160,18 @@ absl::StatusOr<Value> Conditional::Evaluate(Frame& frame) const {
       line));
 }
 
-absl::StatusOr<Value> Attribute::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> Attribute::Compute(Frame& frame) const {
   TANDEM_ASSIGN_OR_RETURN(const Value value, object->Evaluate(frame));
   return GetAttributeOrFail(value, name);
 }
 
-absl::StatusOr<Value> Item::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> Item::Compute(Frame& frame) const {
   TANDEM_ASSIGN_OR_RETURN(const Value value, object->Evaluate(frame));
   TANDEM_ASSIGN_OR_RETURN(const Value index, key->Evaluate(frame));
   return GetItem(value, index);
 }
 
-absl::StatusOr<Value> Slice::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> Slice::Compute(Frame& frame) const {
   TANDEM_ASSIGN_OR_RETURN(const Value value, object->Evaluate(frame));
   TANDEM_ASSIGN_OR_RETURN(const Value from, OrNone(start, frame));
   TANDEM_ASSIGN_OR_RETURN(const Value to, OrNone(stop, frame));
@@ -165,13 +179,13 @@ absl::StatusOr<Value> Slice::Evaluate(Frame& frame) const {
   return GetSlice(value, from, to, stride);
 }
 
-absl::StatusOr<Value> Call::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> Call::Compute(Frame& frame) const {
   TANDEM_ASSIGN_OR_RETURN(const Value function, callee->Evaluate(frame));
   TANDEM_ASSIGN_OR_RETURN(const Args args, arguments.Evaluate(frame));
   return CallValue(frame.runtime, function, args);
 }
 
-absl::StatusOr<Value> Filter::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> Filter::Compute(Frame& frame) const {
   Value value;
   if (input != nullptr) {
     TANDEM_ASSIGN_OR_RETURN(value, input->Evaluate(frame));
@@ -182,7 +196,7 @@ absl::StatusOr<Value> Filter::Evaluate(Frame& frame) const {
   return ApplyFilter(frame.runtime, name, value, args);
 }
 
-absl::StatusOr<Value> Test::Evaluate(Frame& frame) const {
+absl::StatusOr<Value> Test::Compute(Frame& frame) const {
   TANDEM_ASSIGN_OR_RETURN(const Value value, input->Evaluate(frame));
   TANDEM_ASSIGN_OR_RETURN(const Args args, arguments.Evaluate(frame));
   TANDEM_ASSIGN_OR_RETURN(const bool holds, ApplyTest(name, value, args));

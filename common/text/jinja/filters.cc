@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/text/jinja/builtins.h"
+#include "common/text/jinja/value/allowance.h"
 #include "common/text/jinja/value/operators.h"
 #include "common/text/jinja/value/print.h"
 #include "common/text/jinja/value/python_text.h"
@@ -59,7 +60,8 @@ bool SeparatesTitleWords(char32_t c) {
 }
 
 // Words are separated by white space and - ( { [ <. Of each, as in jinja2, the first character and
-// the rest are mapped apart: a sigma that is the whole rest is none that ends a word.
+// the rest are mapped separately: a sigma that is the whole rest does not count as the end of a
+// word.
 std::string TitleFilter(std::string_view text) {
   std::string out;
   size_t rest = 0;  // where the part of the word that becomes lower case begins
@@ -139,6 +141,7 @@ Result Indent(Runtime&, const Value& input, const Args& args) {
   const std::vector<std::string> lines = SplitLines(whole.text(), false);
   std::string out = bound.Flag(1, false) ? indention : "";
   for (size_t i = 0; i < lines.size(); ++i) {
+    if (!MayGrow(out, indention.size() + lines[i].size() + 1)) break;
     if (i > 0) out += "\n";
     if (i > 0 && (bound.Flag(2, false) || !lines[i].empty())) out += indention;
     out += lines[i];
@@ -160,7 +163,8 @@ Result Truncate(Runtime&, const Value& input, const Args& args) {
     return InvalidArgument("truncate: expected length >= {} and leeway >= 0", end_length);
   }
   const std::u32string text = ToCodePoints(ToText(input));
-  if (static_cast<int64_t>(text.size()) <= length + leeway) return Value::String(ToUtf8(text));
+  const auto size = static_cast<int64_t>(text.size());
+  if (size <= length || size - length <= leeway) return Value::String(ToUtf8(text));
   const std::string cut = ToUtf8(text.substr(0, static_cast<size_t>(length - end_length)));
   if (bound.Flag(1, false)) return Value::String(cut + end);
   return Value::String(SplitFromRight(cut, " ", 1)[0] + end);
@@ -294,7 +298,7 @@ Result Abs(Runtime&, const Value& input, const Args& args) {
 // round(): halves to even, on the exact binary value.
 double RoundDecimal(double number, int64_t precision) {
   if (precision < 0) {
-    const double scale = std::pow(10.0, static_cast<double>(-precision));
+    const double scale = std::pow(10.0, -static_cast<double>(precision));
     return std::nearbyint(number / scale) * scale;
   }
   char buffer[512];

@@ -1,4 +1,4 @@
-// Template source into tokens, with trim_blocks and lstrip_blocks on.
+// Splits template source into tokens, with trim_blocks and lstrip_blocks on.
 #pragma once
 
 #include <string>
@@ -38,9 +38,9 @@ struct Token {
 // string, or a character that starts no token; the message has the line.
 absl::StatusOr<std::vector<Token>> Tokenize(const std::string& source);
 
-// The tokens inside tags.
+// Tokens inside tags.
 
-// The token at `pos`, which moves behind it. The caller skips white space and sets the line.
+// The token at `pos`; moves `pos` behind it. The caller skips white space and sets the line.
 absl::StatusOr<Token> NextExpressionToken(const std::string& source, size_t& pos);
 
 }  // namespace tandem::jinja

@@ -3,6 +3,8 @@
 #include "common/text/jinja/parser.h"
 
 #include "common/base/status.h"
+#include "common/text/jinja/value/allowance.h"
+#include "common/text/unicode/utf8.h"
 
 namespace tandem::jinja {
 
@@ -62,6 +64,11 @@ std::string Parser::Describe() const {
 }
 
 absl::StatusOr<Body> ParseTemplate(const std::string& source) {
+  if (source.size() > kMaxSourceBytes) {
+    return InvalidArgument("{} bytes are too many for a template, {} are allowed", source.size(),
+                           kMaxSourceBytes);
+  }
+  if (!IsValidUtf8(source)) return InvalidArgument("the template is not UTF-8");
   TANDEM_ASSIGN_OR_RETURN(std::vector<Token> tokens, Tokenize(source));
   return Parser(std::move(tokens)).ParseBody({});
 }
@@ -277,6 +284,8 @@ Parser::StatementResult Parser::ParseCallBlock(int line) {
 }
 
 absl::StatusOr<Target> Parser::ParseSingleTarget(bool allow_attribute) {
+  const DepthGuard guard(depth_);
+  if (guard.too_deep()) return Error("targets are nested too deeply");
   if (SkipOperator("(")) {
     TANDEM_ASSIGN_OR_RETURN(Target inner, ParseTarget(allow_attribute));
     TANDEM_RETURN_IF_ERROR(ExpectOperator(")"));

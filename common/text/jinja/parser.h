@@ -1,4 +1,4 @@
-// Counts nesting while a parser function runs.
+// Parses the tokens of a template into its tree.
 #pragma once
 
 #include <set>
@@ -13,7 +13,11 @@
 namespace tandem::jinja {
 
 inline constexpr int kMaxNesting = 200;
+// Operators, filters, subscripts and calls of one expression that make a tree as high as they are
+// many.
+inline constexpr int kMaxLinks = 1000;
 
+// Counts nesting while a parser function runs.
 class DepthGuard {
  public:
   explicit DepthGuard(int& depth) : depth_(depth) { ++depth_; }
@@ -26,8 +30,6 @@ class DepthGuard {
   int& depth_;
 };
 
-// Tokens into a tree.
-
 // InvalidArgument with the line: a syntax error, or a tag that is not supported (include, import,
 // extends, autoescape).
 absl::StatusOr<Body> ParseTemplate(const std::string& source);
@@ -38,7 +40,7 @@ class Parser {
  public:
   explicit Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
-  // Up to the end, or to a tag named in `end_names`, whose name is then the current token.
+  // Parses up to the end, or to a tag named in `end_names`, whose name is then the current token.
   absl::StatusOr<Body> ParseBody(const std::set<std::string>& end_names);
 
  private:
@@ -93,6 +95,8 @@ class Parser {
   absl::StatusOr<CallArguments> ParseCallArguments();
   absl::StatusOr<std::string> ParseDottedName();
   bool AtTupleEnd() const;
+  // Counts one more operator that takes what is left of it as its operand.
+  absl::Status AddLink();
 
   // Tokens.
   const Token& Current() const { return tokens_[position_]; }
@@ -110,8 +114,10 @@ class Parser {
 
   std::vector<Token> tokens_;
   size_t position_ = 0;
-  int depth_ = 0;       // nesting, bounded so that no template overflows the stack
-  int loop_depth_ = 0;  // break and continue need a loop
+  int depth_ = 0;             // nesting, bounded so that no template overflows the stack
+  int open_expressions_ = 0;  // inside each other
+  int links_ = 0;             // of the outermost open expression
+  int loop_depth_ = 0;        // break and continue need a loop
   std::vector<std::set<std::string>*> name_collectors_;  // names read in the macros being parsed
 };
 

@@ -16,8 +16,13 @@
 namespace tandem::jinja {
 
 absl::StatusOr<Flow> RenderBody(const Body& body, Frame& frame, std::string& out) {
+  Allowance& allowance = frame.runtime.allowance;
+  const DepthScope depth(&allowance);
+  if (depth.too_deep()) return allowance.status();
   for (const auto& statement : body) {
-    const absl::StatusOr<Flow> flow = statement->Render(frame, out);
+    absl::StatusOr<Flow> flow = statement->Render(frame, out);
+    // What was written may be cut short.
+    if (!allowance.Step().ok()) flow = allowance.status();
     if (!flow.ok() && frame.runtime.error_line == 0) frame.runtime.error_line = statement->line;
     if (!flow.ok() || *flow != Flow::kNext) return flow;
   }
@@ -49,14 +54,23 @@ absl::Status Target::Assign(Frame& frame, const Value& value) const {
   return absl::OkStatus();
 }
 
+namespace {
+
+// Nothing where the text would become too long, which ends the rendering.
+void AppendText(std::string& out, const std::string& text) {
+  if (MayGrow(out, text.size())) out += text;
+}
+
+}  // namespace
+
 absl::StatusOr<Flow> DataStatement::Render(Frame&, std::string& out) const {
-  out += text;
+  AppendText(out, text);
   return Flow::kNext;
 }
 
 absl::StatusOr<Flow> OutputStatement::Render(Frame& frame, std::string& out) const {
   TANDEM_ASSIGN_OR_RETURN(const Value value, expression->Evaluate(frame));
-  out += ToText(value);
+  AppendText(out, ToText(value));
   return Flow::kNext;
 }
 
@@ -86,7 +100,7 @@ absl::StatusOr<Flow> CaptureStatement::Render(Frame& frame, std::string& out) co
   if (target) {
     TANDEM_RETURN_IF_ERROR(target->Assign(frame, value));
   } else {
-    out += ToText(value);
+    AppendText(out, ToText(value));
   }
   return flow;
 }
@@ -111,7 +125,7 @@ absl::StatusOr<Flow> CallBlockStatement::Render(Frame& frame, std::string& out) 
   TANDEM_ASSIGN_OR_RETURN(Args args, call->arguments.Evaluate(frame));
   args.named.emplace_back("caller", MakeMacro(caller, frame));
   TANDEM_ASSIGN_OR_RETURN(const Value result, CallValue(frame.runtime, function, args));
-  out += ToText(result);
+  AppendText(out, ToText(result));
   return Flow::kNext;
 }
 
@@ -124,6 +138,7 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
   Loop(const ForStatement& statement, Scope* scope, Values items, int64_t depth)
       : statement_(statement), scope_(scope), items_(std::move(items)), depth_(depth) {}
 
+  void LetGo() override { last_.reset(); }
   void MoveTo(size_t index) { index_ = static_cast<int64_t>(index); }
   const Values& items() const { return items_; }
 
@@ -205,6 +220,7 @@ absl::StatusOr<Values> SelectItems(const ForStatement& statement, Frame& frame, 
   if (statement.condition == nullptr) return items;
   Values selected;
   for (Value& item : items) {
+    TANDEM_RETURN_IF_ERROR(frame.runtime.allowance.Step());
     Frame inner{frame.runtime, &frame.runtime.NewScope(frame.scope)};
     TANDEM_RETURN_IF_ERROR(statement.target.Assign(inner, item));
     TANDEM_ASSIGN_OR_RETURN(const Value passes, statement.condition->Evaluate(inner));
@@ -228,21 +244,23 @@ absl::StatusOr<Flow> ForStatement::RenderItems(Frame& frame,
   TANDEM_ASSIGN_OR_RETURN(items, SelectItems(*this, frame, std::move(items)));
   Runtime& runtime = frame.runtime;
   const auto loop = std::make_shared<Loop>(*this, frame.scope, std::move(items), depth);
+  const Value loop_value = Value::Of(loop);
   bool completed = false;  // whether an iteration came to its end
   for (size_t i = 0; i < loop->items().size(); ++i) {
+    TANDEM_RETURN_IF_ERROR(runtime.allowance.Step());
     const size_t mark = runtime.scopes.size();
     const int closures = runtime.closures;
     loop->MoveTo(i);
     Frame inner{runtime, &runtime.NewScope(frame.scope)};
     TANDEM_RETURN_IF_ERROR(target.Assign(inner, loop->items()[i]));
-    inner.scope->Set("loop", Value::Of(loop));
+    inner.scope->Set("loop", loop_value);
     TANDEM_ASSIGN_OR_RETURN(const Flow flow, RenderBody(body, inner, out));
     // Without macros nothing refers to the iteration's scopes any more.
     while (runtime.closures == closures && runtime.scopes.size() > mark) runtime.scopes.pop_back();
     if (flow == Flow::kBreak) break;
     completed = completed || flow == Flow::kNext;
   }
-  // As jinja2 has it, iterations cut short by break or continue do not keep `else` away.
+  // As in jinja2, `else` also runs if all iterations were cut short by break or continue.
   if (completed) return Flow::kNext;
   Frame inner{runtime, &runtime.NewScope(frame.scope)};
   return RenderBody(otherwise, inner, out);
@@ -282,6 +300,7 @@ class Macro : public Object {
   absl::Status BindArguments(Frame& frame, const Args& args) const {
     auto named = args.named;
     const auto take = [&named](const std::string& name) -> std::optional<Value> {
+      MayWork(named.size());
       const auto it = std::find_if(named.begin(), named.end(),
                                    [&name](const auto& item) { return item.first == name; });
       if (it == named.end()) return std::nullopt;

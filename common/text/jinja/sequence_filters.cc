@@ -4,6 +4,7 @@
 
 #include "common/base/status.h"
 #include "common/text/jinja/builtins.h"
+#include "common/text/jinja/value/allowance.h"
 #include "common/text/jinja/value/operators.h"
 #include "common/text/jinja/value/print.h"
 #include "common/text/jinja/value/subscript.h"
@@ -49,6 +50,7 @@ Result Map(Runtime& runtime, const Value& input, const Args& args) {
   const Args rest = Rest(args, 1);
   Values mapped;
   for (const Value& item : items) {
+    TANDEM_RETURN_IF_ERROR(runtime.allowance.Step());
     TANDEM_ASSIGN_OR_RETURN(Value value, ApplyFilter(runtime, name, item, rest));
     mapped.push_back(std::move(value));
   }
@@ -56,7 +58,7 @@ Result Map(Runtime& runtime, const Value& input, const Args& args) {
 }
 
 template <bool kByAttribute, bool kKeep>
-Result Select(Runtime&, const Value& input, const Args& args) {
+Result Select(Runtime& runtime, const Value& input, const Args& args) {
   if (!Truthy(input)) return Value::Generator({});
   if (kByAttribute && args.positional.empty()) {
     return InvalidArgument("Missing parameter for attribute name");
@@ -68,6 +70,7 @@ Result Select(Runtime&, const Value& input, const Args& args) {
   TANDEM_ASSIGN_OR_RETURN(const Values items, Iterate(input));
   Values selected;
   for (const Value& item : items) {
+    TANDEM_RETURN_IF_ERROR(runtime.allowance.Step());
     Value subject = item;
     if (kByAttribute) {
       TANDEM_ASSIGN_OR_RETURN(subject, GetPath(item, args.positional[0]));
@@ -158,8 +161,10 @@ Result Join(Runtime&, const Value& input, const Args& args) {
     if (bound[1] != nullptr && !bound[1]->is_none()) {
       TANDEM_ASSIGN_OR_RETURN(item, GetPath(item, *bound[1]));
     }
+    const std::string text = ToText(item);
+    if (!MayGrow(out, separator.size() + text.size())) break;
     if (i > 0) out += separator;
-    out += ToText(item);
+    out += text;
   }
   return Value::String(std::move(out));
 }
@@ -209,8 +214,9 @@ Result Batch(Runtime&, const Value& input, const Args& args) {
     const size_t end = std::min(items.size(), start + static_cast<size_t>(size));
     Values batch(items.begin() + static_cast<std::ptrdiff_t>(start),
                  items.begin() + static_cast<std::ptrdiff_t>(end));
-    if (bound[1] != nullptr && !bound[1]->is_none())
-      batch.resize(static_cast<size_t>(size), *bound[1]);
+    const bool fills = bound[1] != nullptr && !bound[1]->is_none();
+    if (!MayWork(fills ? static_cast<uint64_t>(size) * sizeof(Value) : sizeof(Value))) break;
+    if (fills) batch.resize(static_cast<size_t>(size), *bound[1]);
     batches.push_back(Value::List(std::move(batch)));
   }
   return Value::Generator(std::move(batches));
@@ -225,7 +231,7 @@ Result SliceFilter(Runtime&, const Value& input, const Args& args) {
   const int64_t per_slice = length / slices, larger = length % slices;
   Values result;
   auto begin = items.begin();
-  for (int64_t i = 0; i < slices; ++i) {
+  for (int64_t i = 0; i < slices && MayWork(sizeof(Sequence)); ++i) {
     const auto end = begin + per_slice + (i < larger);
     Values part(begin, end);
     if (bound[1] != nullptr && !bound[1]->is_none() && i >= larger) part.push_back(*bound[1]);
@@ -347,7 +353,7 @@ Result DictSort(Runtime&, const Value& input, const Args& args) {
 }
 
 // Items of equal attribute, in the order of that attribute.
-Result GroupBy(Runtime&, const Value& input, const Args& args) {
+Result GroupBy(Runtime& runtime, const Value& input, const Args& args) {
   TANDEM_ASSIGN_OR_RETURN(const Bound bound,
                           Bind("groupby", args, {"attribute", "default", "case_sensitive"}, 1));
   TANDEM_ASSIGN_OR_RETURN(const Values items, Iterate(input));
@@ -359,6 +365,8 @@ Result GroupBy(Runtime&, const Value& input, const Args& args) {
     Value entry = Value::List({key, item, sort_key});
     keyed.emplace_back(std::move(sort_key), std::move(entry));
   }
+  // Once the allowance is spent, lists are made empty.
+  TANDEM_RETURN_IF_ERROR(runtime.allowance.status());
   TANDEM_ASSIGN_OR_RETURN(const Values sorted, Sorted(std::move(keyed), false));
   Values groups;
   for (size_t begin = 0; begin < sorted.size();) {

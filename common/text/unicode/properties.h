@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// By general category, but for the properties White_Space and Uppercase.
+// By general category, except for the properties White_Space and Uppercase.
 bool IsWhiteSpace(char32_t c);
 bool IsUpperCase(char32_t c);
 bool IsLetter(char32_t c);         // L

@@ -5,9 +5,33 @@
 
 #include "common/base/status.h"
 #include "common/text/unicode/regex_dialect.h"
+#include "common/text/unicode/utf8.h"
 
 namespace tandem {
 namespace {
+
+constexpr size_t kMaxPatternBytes = 64 << 10;
+// Backtracking steps from one place of the text. A fuzzer, whose build defines this name, reaches
+// the limit often and must not take seconds for it.
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+constexpr uint32_t kMatchLimit = 10'000;
+#else
+constexpr uint32_t kMatchLimit = 10'000'000;
+#endif
+constexpr uint32_t kDepthLimit = 1'000'000;  // of the interpreter, where there is no JIT
+constexpr uint32_t kHeapLimitKiB = 64 << 10;
+
+// What a search may cost, the same for all; never freed.
+pcre2_match_context* Limits() {
+  static pcre2_match_context* const limits = [] {
+    pcre2_match_context* made = pcre2_match_context_create(nullptr);
+    pcre2_set_match_limit(made, kMatchLimit);
+    pcre2_set_depth_limit(made, kDepthLimit);
+    pcre2_set_heap_limit(made, kHeapLimitKiB);
+    return made;
+  }();
+  return limits;
+}
 
 std::string ErrorText(int code) {
   PCRE2_UCHAR buffer[256];
@@ -48,13 +72,24 @@ absl::StatusOr<int> Search(const void* compiled,
   const auto* code = static_cast<const pcre2_code*>(compiled);
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   options |= PCRE2_NO_UTF_CHECK;
-  int found = pcre2_match(code, subject, text.size(), pos, options, data, nullptr);
+  int found = pcre2_match(code, subject, text.size(), pos, options, data, Limits());
   if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
-    found = pcre2_match(code, subject, text.size(), pos, options | PCRE2_NO_JIT, data, nullptr);
+    found = pcre2_match(code, subject, text.size(), pos, options | PCRE2_NO_JIT, data, Limits());
   }
   if (found >= 0 || found == PCRE2_ERROR_NOMATCH) return found;
-  return absl::ResourceExhaustedError(
-      fmt::format("regex search failed at byte {} of {}: {}", pos, text.size(), ErrorText(found)));
+  return absl::ResourceExhaustedError(fmt::format(
+      "regex search failed at byte {} of {}: {}; the pattern tries too many ways to match "
+      "this text: use another one, or shorten the text",
+      pos, text.size(), ErrorText(found)));
+}
+
+absl::Status CheckPattern(const std::string& pattern) {
+  if (pattern.size() > kMaxPatternBytes) {
+    return InvalidArgument("a regex of {} bytes is too long, {} are allowed", pattern.size(),
+                           kMaxPatternBytes);
+  }
+  if (!IsValidUtf8(pattern)) return InvalidArgument("a regex is not valid UTF-8");
+  return absl::OkStatus();
 }
 
 MatchData DataFor(const void* compiled) {
@@ -65,12 +100,14 @@ MatchData DataFor(const void* compiled) {
 }  // namespace
 
 absl::StatusOr<Regex> Regex::Compile(const std::string& pattern) {
+  TANDEM_RETURN_IF_ERROR(CheckPattern(pattern));
   TANDEM_ASSIGN_OR_RETURN(const std::string pcre, PcreFromOniguruma(pattern));
   TANDEM_ASSIGN_OR_RETURN(auto code, CompilePcre(pattern, pcre, PCRE2_MULTILINE));
   return Regex(std::move(code));
 }
 
 absl::StatusOr<Regex> Regex::CompilePython(const std::string& pattern) {
+  TANDEM_RETURN_IF_ERROR(CheckPattern(pattern));
   TANDEM_ASSIGN_OR_RETURN(const std::string pcre, PcreFromPython(pattern));
   TANDEM_ASSIGN_OR_RETURN(auto code, CompilePcre(pattern, pcre, PCRE2_ALT_CIRCUMFLEX));
   return Regex(std::move(code));

@@ -17,8 +17,8 @@
 namespace tandem {
 namespace {
 
-// Members of a class. Each begins and ends with a property, beside which a - is an error and never
-// becomes a range.
+// Members of a class. Each begins and ends with a property: PCRE2 refuses a - next to one, so no
+// neighbour can turn it into a range.
 struct Shorthand {
   std::string_view in;
   std::string_view out;         // the complement; "" where no list of properties is that
@@ -316,8 +316,7 @@ class Translation {
   absl::Status RefuseSet() const {
     return Refuse(
         "in a class, [:alpha:], [^a], a&&b and a - beside [a] are not supported: list the "
-        "characters, write "
-        "\\p{...} for a property, or \\[ for a bracket");
+        "characters, write \\p{...} for a property, or \\[ for a bracket");
   }
 
   // [a[bc]d] is [abcd].

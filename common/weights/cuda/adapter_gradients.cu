@@ -14,14 +14,14 @@ __device__ __forceinline__ Floats4 LoadFloats4(const float* from) {
   return {{BitsToFloat(words.x), BitsToFloat(words.y), BitsToFloat(words.z), BitsToFloat(words.w)}};
 }
 
-// dB. Each warp of a block has every eighth chunk of columns, of the block's 16 rows and 32 ranks
-// in all, which lie transposed in its own part of shared memory; a lane sums four rows of four
-// ranks.
+// dB. A block sums 16 rows and 32 ranks. Each of its warps takes every eighth chunk of columns and
+// keeps it transposed in its own part of shared memory; a lane sums four rows of four ranks.
 constexpr int kWarps = 8;
 constexpr int kTileRows = 16, kChunkCols = 16;
-constexpr int kDwStride = kTileRows + 4, kAStride = kTileRanks + 4;  // over the banks
+constexpr int kDwStride = kTileRows + 4,
+              kAStride = kTileRanks + 4;  // padded, so that accesses spread over the banks
 constexpr int kWarpFloats = kChunkCols * (kDwStride + kAStride);
-constexpr int kTileFloats = kTileRows * kTileRanks;  // of the results
+constexpr int kTileFloats = kTileRows * kTileRanks;  // of a block's results
 static_assert(kTileFloats <= kWarpFloats, "partial sums take the place of what was summed");
 
 __device__ __forceinline__ void LoadChunk(
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kWarps * 32, 3) AddToB(LoraGradientBlock g, fl
   auto* const shared = reinterpret_cast<float*>(SharedMemory());
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int row = lane / 8 * 4, k = lane % 8 * 4;  // of the lane's sums, in the tile
+  const int row = lane / 8 * 4, k = lane % 8 * 4;  // first of the lane's sums in the tile
   const int64_t row0 = int64_t{blockIdx.x} * kTileRows, rank0 = int64_t{blockIdx.y} * kTileRanks;
   float* const dw = shared + warp * kWarpFloats;
   float* const a = dw + kChunkCols * kDwStride;
@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(kWarps * 32, 3) AddToB(LoraGradientBlock g, fl
   }
 }
 
-// dA. A lane has a column and sums all 32 ranks of it; each warp of a block has every sixteenth
-// chunk of rows, whose part of s B lies in its own part of shared memory.
+// dA. A lane has one column and sums all 32 ranks of it. Each warp of a block takes every sixteenth
+// chunk of rows and keeps that part of s B in its own part of shared memory.
 constexpr int kRowWarps = 16, kChunkRows = 8, kRanksAtOnce = 8;
 
 __global__ void __launch_bounds__(kRowWarps * 32) AddToA(LoraGradientBlock g, float scaling) {
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kRowWarps * 32) AddToA(LoraGradientBlock g, fl
       }
     }
   }
-  // The warps' sums of a few ranks at a time, which as many warps add up.
+  // Adds up the warps' sums, a few ranks at a time and each by one warp.
   TANDEM_UNROLL
   for (int first = 0; first < kTileRanks; first += kRanksAtOnce) {
     __syncthreads();

@@ -4,14 +4,14 @@
 namespace tandem {
 namespace {
 
-// A block has a tile of the weight. A warp has eight rows of it, a lane four columns, a warp's
-// width apart, so that every access of a warp is one stretch of memory.
+// A block has a tile of the weight, a warp eight of its rows, and a lane four columns that are a
+// warp's width apart, so that every access of a warp is contiguous.
 constexpr int kThreads = 256;
 constexpr int kRowsOfWarp = 8, kColsOfLane = 4;
 constexpr int kTileRows = kThreads / 32 * kRowsOfWarp;
 constexpr int kTileCols = 32 * kColsOfLane;
 constexpr int kTileRanks = 32;
-constexpr int kBStride = kTileRows + 4;  // spreads what a warp writes over the banks
+constexpr int kBStride = kTileRows + 4;  // padded, so that a warp's writes spread over the banks
 constexpr int kAFloats = kTileRanks * kTileCols;
 constexpr unsigned kSharedBytes = (kAFloats + kTileRanks * kBStride) * sizeof(float);
 
@@ -20,13 +20,13 @@ __device__ __forceinline__ float AsFloat(uint16_t value) { return FromBf16Bits(v
 __device__ __forceinline__ void Put(float* to, float value) { *to = value; }
 __device__ __forceinline__ void Put(uint16_t* to, float value) { *to = WeightBits(value); }
 
-// A zero of either sign becomes the one that leaves every number that it is added to as it is.
+// Turns a zero of either sign into -0, which changes no number that it is added to, -0 included.
 __device__ __forceinline__ float NegativeZero(float value) {
   return FloatToBits(value) << 1 == 0 ? BitsToFloat(0x80000000u) : value;
 }
 
-// Ranks [first, first + kTileRanks) of the tile's columns of A, and of its rows of B, transposed;
-// zeros outside.
+// Loads ranks [first, first + kTileRanks) of A for the tile's columns, and of B, transposed, for
+// its rows; zeros outside.
 __device__ __forceinline__ void LoadTiles(
     const MergeBlock& m, int64_t row0, int64_t col0, int64_t first, float* a, float* b) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -101,7 +101,7 @@ void LaunchMergeOf(CudaStream stream, const MergeBlock& m) {
   }
 }
 
-// A thread has four elements, a block's width apart.
+// A thread has four elements that are a block's width apart.
 constexpr int kOfThread = 4;
 constexpr int64_t kOfBlock = int64_t{kThreads} * kOfThread;
 

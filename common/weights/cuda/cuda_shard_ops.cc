@@ -15,13 +15,13 @@
 namespace tandem {
 namespace {
 
-// Slots of CudaContext::Scratch; lower ones are the ops', higher ones attention's.
+// Slots of CudaContext::Scratch; the ops use lower ones and attention higher ones.
 constexpr int kLanesSlot = 5;
 constexpr int kResultsSlot = 6;
 
 constexpr int64_t kRunsAtOnce = 256;
 
-// A run's bytes before its first whole block and behind its last, which the host digests.
+// The bytes of a run before its first whole block and after its last one; the host digests them.
 struct Edges {
   int64_t head = 0, whole = 0, tail = 0;  // bytes of the run
 };
@@ -58,7 +58,8 @@ class CudaShardOps final : public ShardOps {
 
   void Merge(const MergeBlock& block) override {
     CheckFloats(block.base_dtype, block.out_dtype);
-    TANDEM_CHECK(block.rank > 0 && block.rule == MergeRule::kServed, "what a GPU merges");
+    TANDEM_CHECK(block.rank > 0 && block.rule == MergeRule::kServed,
+                 "a GPU merges adapters by the rule kServed only");
     LaunchMerge(context_->stream(), block);
   }
 
@@ -73,12 +74,12 @@ class CudaShardOps final : public ShardOps {
       lanes = std::max(lanes, SquareLanes(range.count));
       groups += SquareGroups(range.count);
     }
-    // One range after the other uses the lanes.
+    // The ranges run one after the other and share the lanes' sums.
     auto* const lane_sums = Scratch<double>(kLanesSlot, lanes);
     auto* const group_sums = Scratch<double>(kResultsSlot, groups);
     int64_t next = 0;
     for (const FloatRange& range : ranges) {
-      if (!context_->launching()) break;  // no memory, as Read says
+      if (!context_->launching()) break;  // out of memory; Read returns the error
       LaunchSumOfSquares(context_->stream(), range.values, range.count, lane_sums,
                          group_sums + next);
       next += SquareGroups(range.count);
@@ -158,8 +159,8 @@ class CudaShardOps final : public ShardOps {
     }
   }
 
-  // Whole blocks are digested here, from the masters; the masters at the edges go to the host, all
-  // of them at once.
+  // Digests whole blocks here, from the masters, and copies the masters at the edges to the host,
+  // all in one copy.
   absl::Status DigestSome(const std::vector<MasterRun>& runs,
                           DType dtype,
                           std::vector<DigestRun>* digests) {
@@ -207,7 +208,7 @@ class CudaShardOps final : public ShardOps {
     }
   }
 
-  // Less than a block of bf16.
+  // At most one block of bf16 elements at an edge.
   static constexpr int64_t kEdgeElements = kDigestBlockBytes / static_cast<int64_t>(sizeof(Bf16));
   static_assert(kRunsAtOnce * 2 * kEdgeElements * sizeof(float) == kDigestEdgesBytes);
 

@@ -1,4 +1,4 @@
-// A rank's shard in a GPU's memory.
+// ShardOps for a shard in a GPU's memory.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,9 @@
 
 namespace tandem {
 
-// `context` outlives it; work goes to its stream. Round returns before it is done, the others wait.
-// Needs the kernels of the row ops and of the weights. ResourceExhausted.
+// `context` must outlive it; work goes to its stream. Methods that return nothing only enqueue; the
+// others wait for their result. Needs the kernels of the row ops and of the weights.
+// ResourceExhausted.
 absl::StatusOr<std::unique_ptr<ShardOps>> CreateCudaShardOps(CudaContext* context);
 
 }  // namespace tandem

@@ -25,18 +25,8 @@ class CudaStorageOps final : public StorageOps {
 
   const WeightLayout& layout() const override { return *layout_; }
 
-  absl::Status StoreRows(const std::vector<DenseRows>& pieces) override {
-    WeightRuns runs;
-    for (const DenseRows& piece : pieces) {
-      std::byte* const to = Row(*piece.place, piece.row);
-      const int64_t bytes = piece.rows * RowBytes(*piece.place);
-      if (piece.location == Location::kDevice) {
-        runs.Add(piece.from, to, bytes);
-      } else {
-        TANDEM_RETURN_IF_ERROR(context_->api().Copy(to, piece.from, bytes, context_->stream()));
-      }
-    }
-    return runs.Launch(*context_, WeightPassKind::kCopy);
+  absl::Status StoreRows(const std::vector<DenseRows>& pieces, Location location) override {
+    return location == Location::kDevice ? StoreFromDevice(pieces) : StoreFromHost(pieces);
   }
 
   absl::StatusOr<std::vector<Digest>> DigestStored(
@@ -59,7 +49,8 @@ class CudaStorageOps final : public StorageOps {
     return runs.Launch(*context_, WeightPassKind::kNan);
   }
 
-  // Every gap is digested as a tensor of zeros would be; one that differs is looked at.
+  // Digests every gap and compares it with the digest of zeros; reads a gap back only if they
+  // differ.
   absl::Status CheckPadding() override {
     for (size_t first = 0; first < gaps_.size(); first += static_cast<size_t>(sums_->pairs())) {
       const size_t last = std::min(gaps_.size(), first + static_cast<size_t>(sums_->pairs()));
@@ -87,6 +78,23 @@ class CudaStorageOps final : public StorageOps {
   }
 
  private:
+  // In one kernel.
+  absl::Status StoreFromDevice(const std::vector<DenseRows>& pieces) {
+    WeightRuns runs;
+    for (const DenseRows& piece : pieces) {
+      runs.Add(piece.from, Row(*piece.place, piece.row), piece.rows * RowBytes(*piece.place));
+    }
+    return runs.Launch(*context_, WeightPassKind::kCopy);
+  }
+  absl::Status StoreFromHost(const std::vector<DenseRows>& pieces) {
+    for (const DenseRows& piece : pieces) {
+      TANDEM_RETURN_IF_ERROR(context_->api().Copy(Row(*piece.place, piece.row), piece.from,
+                                                  piece.rows * RowBytes(*piece.place),
+                                                  context_->stream()));
+    }
+    return absl::OkStatus();
+  }
+
   int64_t RowBytes(const TensorPlace& place) const {
     return place.cols() * static_cast<int64_t>(DTypeBytes(layout_->dtype()));
   }
@@ -98,7 +106,7 @@ class CudaStorageOps final : public StorageOps {
     return storage_ + layout_->group_offset(gap.layer) + gap.begin;
   }
 
-  // Of runs that each are a tensor of its own pair of sums.
+  // Each run counts as a tensor of its own, with its own pair of sums.
   absl::StatusOr<std::vector<Digest>> Digests(const WeightRuns& runs,
                                               const std::vector<int64_t>& bytes) {
     const auto pairs = static_cast<int64_t>(bytes.size());

@@ -1,4 +1,4 @@
-// A storage of weights in a GPU's memory.
+// StorageOps for a storage of weights in a GPU's memory.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace tandem {
 
-// All of them outlive it; `storage` holds layout->total_bytes() of the context's device. Work goes
-// to the context's stream: StoreRows and Scramble return before it is done, the others wait.
+// All arguments must outlive it; `storage` has layout->total_bytes() on the context's device. Work
+// goes to the context's stream: StoreRows and Scramble only enqueue, the others wait.
 // InvalidArgument: a layout in panels, which a GPU does not compute from. ResourceExhausted.
 absl::StatusOr<std::unique_ptr<StorageOps>> CreateCudaStorageOps(const WeightLayout* layout,
                                                                  std::byte* storage,

@@ -21,15 +21,15 @@ absl::StatusOr<std::unique_ptr<CudaTransport>> CudaTransport::Create(CudaContext
 
 CudaTransport::~CudaTransport() = default;
 
-absl::StatusOr<std::unique_ptr<SlotMemory>> CudaTransport::Create(const SlotShape& shape,
-                                                                  SlotLife life,
-                                                                  Ledger* ledger) {
+absl::StatusOr<std::unique_ptr<ProducerSlots>> CudaTransport::Create(const SlotShape& shape,
+                                                                     SlotLife life,
+                                                                     Ledger* ledger) {
   return ipc_ ? CreateIpcSlots(context_, shape, life, ledger)
               : CreatePinnedSlots(context_, shape, life, ledger);
 }
 
-absl::StatusOr<std::unique_ptr<SlotMemory>> CudaTransport::Over(const ShardMemory& shard,
-                                                                int slots) {
+absl::StatusOr<std::unique_ptr<ProducerSlots>> CudaTransport::Over(const ShardMemory& shard,
+                                                                   int slots) {
   auto over = IpcSlotsOver(context_, shard, slots);
   if (!absl::IsFailedPrecondition(over.status())) return over;
   return MakeStatus(absl::StatusCode::kUnimplemented,
@@ -45,14 +45,14 @@ bool CudaTransport::FallBack(const absl::Status& why) {
   return true;
 }
 
-absl::StatusOr<std::unique_ptr<SlotMemory>> CudaTransport::Open(PassedSlots passed,
-                                                                Ledger* ledger) {
+absl::StatusOr<std::unique_ptr<ConsumerSlots>> CudaTransport::Open(PassedSlots passed,
+                                                                   Ledger* ledger) {
   if (passed.handle.payload != payload_) Forget();
   return passed.handle.kind == SlotHandle::Kind::kCudaIpc ? OpenIpc(passed)
                                                           : OpenPinned(std::move(passed), ledger);
 }
 
-absl::StatusOr<std::unique_ptr<SlotMemory>> CudaTransport::OpenIpc(const PassedSlots& passed) {
+absl::StatusOr<std::unique_ptr<ConsumerSlots>> CudaTransport::OpenIpc(const PassedSlots& passed) {
   TANDEM_ASSIGN_OR_RETURN(const IpcPayload payload, IpcPayload::FromBytes(passed.handle.payload));
   if (static_cast<int>(payload.filled.size()) != passed.shape.slots) {
     return InvalidArgument("events of {} slots were passed for {}", payload.filled.size(),
@@ -69,8 +69,8 @@ absl::StatusOr<std::unique_ptr<SlotMemory>> CudaTransport::OpenIpc(const PassedS
   return IpcSlotsOf(context_, std::move(mapping), passed.shape);
 }
 
-absl::StatusOr<std::unique_ptr<SlotMemory>> CudaTransport::OpenPinned(PassedSlots passed,
-                                                                      Ledger* ledger) {
+absl::StatusOr<std::unique_ptr<ConsumerSlots>> CudaTransport::OpenPinned(PassedSlots passed,
+                                                                         Ledger* ledger) {
   PinnedPayload payload;
   const std::string bytes = passed.handle.payload;
   if (bytes.size() != sizeof(payload)) {

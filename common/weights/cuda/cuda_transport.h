@@ -26,15 +26,15 @@ class CudaTransport final : public WeightTransport {
                                                                const std::string& key);
   ~CudaTransport() override;
 
-  absl::StatusOr<std::unique_ptr<SlotMemory>> Create(const SlotShape& shape,
-                                                     SlotLife life,
-                                                     Ledger* ledger) override;
-  absl::StatusOr<std::unique_ptr<SlotMemory>> Over(const ShardMemory& shard, int slots) override;
+  absl::StatusOr<std::unique_ptr<ProducerSlots>> Create(const SlotShape& shape,
+                                                        SlotLife life,
+                                                        Ledger* ledger) override;
+  absl::StatusOr<std::unique_ptr<ProducerSlots>> Over(const ShardMemory& shard, int slots) override;
   bool can_share() const override { return ipc_; }
   bool unproven() const override { return ipc_ && !proven_; }
   bool FallBack(const absl::Status& why) override;
   void Proven() override { proven_ = true; }
-  absl::StatusOr<std::unique_ptr<SlotMemory>> Open(PassedSlots passed, Ledger* ledger) override;
+  absl::StatusOr<std::unique_ptr<ConsumerSlots>> Open(PassedSlots passed, Ledger* ledger) override;
   void Forget() override;
 
   bool ipc() const { return ipc_; }
@@ -42,8 +42,8 @@ class CudaTransport final : public WeightTransport {
  private:
   CudaTransport(CudaContext* context, bool ipc, bool may_fall_back)
       : context_(context), ipc_(ipc), may_fall_back_(may_fall_back) {}
-  absl::StatusOr<std::unique_ptr<SlotMemory>> OpenIpc(const PassedSlots& passed);
-  absl::StatusOr<std::unique_ptr<SlotMemory>> OpenPinned(PassedSlots passed, Ledger* ledger);
+  absl::StatusOr<std::unique_ptr<ConsumerSlots>> OpenIpc(const PassedSlots& passed);
+  absl::StatusOr<std::unique_ptr<ConsumerSlots>> OpenPinned(PassedSlots passed, Ledger* ledger);
 
   CudaContext* const context_;
   bool ipc_;

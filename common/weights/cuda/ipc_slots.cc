@@ -42,16 +42,16 @@ absl::Status AwaitPartner(CudaApi& api,
 
 namespace {
 
-// A legacy handle opens the whole of the driver's allocation that an address lies in, and the
-// driver cuts smaller ones out of such blocks: slots share theirs with nothing.
+// A legacy handle opens the driver's whole allocation around an address, and the driver cuts
+// smaller allocations out of blocks of this size: slots take whole blocks, so that they share none.
 constexpr int64_t kExportedBytes = int64_t{2} << 20;
 
-class IpcSlots final : public SlotMemory {
+class IpcProducer final : public ProducerSlots {
  public:
-  IpcSlots(CudaContext* context, const SlotShape& shape, SlotLife life)
-      : SlotMemory(shape), context_(context), persistent_(life == SlotLife::kManyUpdates) {}
+  IpcProducer(CudaContext* context, const SlotShape& shape, SlotLife life)
+      : ProducerSlots(shape), context_(context), persistent_(life == SlotLife::kManyUpdates) {}
 
-  ~IpcSlots() override {
+  ~IpcProducer() override {
     CudaApi& api = context_->api();
     api.Synchronize(context_->stream()).IgnoreError();
     for (const auto* events : {&filled_, &drained_}) {
@@ -76,7 +76,7 @@ class IpcSlots final : public SlotMemory {
     return Export(own_);
   }
 
-  // Once for the life of the mapping.
+  // Called once in the life of the mapping.
   absl::Status Export(std::byte* memory) {
     CudaApi& api = context_->api();
     data_ = memory;
@@ -121,10 +121,6 @@ class IpcSlots final : public SlotMemory {
   absl::Status EndFill(int index, int64_t /*bytes*/) override {
     return context_->api().Record(filled_[static_cast<size_t>(index)], context_->stream());
   }
-  absl::Status BeginRead(int /*index*/, const PeerConnection& /*connection*/) override {
-    return absl::OkStatus();
-  }
-  absl::Status EndRead(int /*index*/) override { return absl::OkStatus(); }
 
  private:
   CudaContext* const context_;
@@ -136,12 +132,13 @@ class IpcSlots final : public SlotMemory {
   std::string payload_;
 };
 
-class OpenedIpcSlots final : public SlotMemory {
+class IpcConsumer final : public ConsumerSlots {
  public:
-  OpenedIpcSlots(CudaContext* context, std::shared_ptr<IpcMapping> mapping, const SlotShape& shape)
-      : SlotMemory(shape), context_(context), mapping_(std::move(mapping)) {}
-  // An update that ended badly may have reads under way, and errors that are not the next one's.
-  ~OpenedIpcSlots() override {
+  IpcConsumer(CudaContext* context, std::shared_ptr<IpcMapping> mapping, const SlotShape& shape)
+      : ConsumerSlots(shape), context_(context), mapping_(std::move(mapping)) {}
+  // An update that failed may leave reads in progress, and errors that must not reach the next
+  // update.
+  ~IpcConsumer() override {
     const absl::Status status = context_->Synchronize();
     if (!status.ok()) LogWarn("after the end of a weight update: {}", status.ToString());
   }
@@ -149,20 +146,12 @@ class OpenedIpcSlots final : public SlotMemory {
   std::byte* slot(int index) const override {
     return mapping_->memory() + (shape_.direct ? 0 : index * shape_.slot_bytes);
   }
-  int64_t bytes() const override { return 0; }
   bool persistent() const override { return mapping_->persistent(); }
-  SlotHandle handle() const override { return {}; }
-  absl::Status BeginFill(int /*index*/, const PeerConnection& /*connection*/) override {
-    return absl::OkStatus();
-  }
-  absl::Status Copy(std::byte* /*to*/, const void* /*rows*/, int64_t /*bytes*/) override {
-    return Internal("a consumer fills no slots");
-  }
-  absl::Status EndFill(int /*index*/, int64_t /*bytes*/) override { return absl::OkStatus(); }
+  Location location() const override { return Location::kDevice; }
   absl::Status BeginRead(int index, const PeerConnection& connection) override {
     return AwaitPartner(
         context_->api(), mapping_->filled(index), connection,
-        {"trainer", fmt::format("filled slot {}", index), "the next update is a whole one"});
+        {"trainer", fmt::format("filled slot {}", index), "the next update sends everything"});
   }
   absl::Status EndRead(int index) override {
     return context_->api().Record(mapping_->drained(index), context_->stream());
@@ -183,9 +172,9 @@ absl::Status CheckSameDevice(CudaContext& context, const std::string& uuid) {
                 : "this process does not see it (CUDA_VISIBLE_DEVICES)");
 }
 
-// What a handle that cannot be opened comes to. Drivers have many words for a system that does not
-// allow it (invalid value, invalid handle, map failed, not supported), so that only what is surely
-// something else stays what it is.
+// Converts the error of a handle that could not be opened. Drivers report a system that does not
+// allow it by many codes (invalid value, invalid handle, map failed, not supported), so every error
+// becomes Unimplemented unless it certainly has another cause.
 absl::Status Refused(CudaContext& context, const absl::Status& status) {
   if (absl::IsResourceExhausted(status)) {
     return Annotate(status, "opening the trainer's GPU memory");
@@ -205,7 +194,7 @@ absl::Status ProbeIpc(CudaContext& context) {
     return FailedPrecondition("{} says that it has no legacy IPC (MIG, or an integrated GPU)",
                               context.info().name);
   }
-  IpcSlots slots(&context, {.slot_bytes = int64_t{2} << 20, .slots = 1}, SlotLife::kOneUpdate);
+  IpcProducer slots(&context, {.slot_bytes = int64_t{2} << 20, .slots = 1}, SlotLife::kOneUpdate);
   return slots.Allocate(nullptr);
 }
 
@@ -223,20 +212,20 @@ absl::StatusOr<int> DeviceOfUuid(CudaApi& api, const std::string& uuid) {
       uuid, there_are);
 }
 
-absl::StatusOr<std::unique_ptr<SlotMemory>> CreateIpcSlots(CudaContext* context,
-                                                           const SlotShape& shape,
-                                                           SlotLife life,
-                                                           Ledger* ledger) {
-  auto slots = std::make_unique<IpcSlots>(context, shape, life);
+absl::StatusOr<std::unique_ptr<ProducerSlots>> CreateIpcSlots(CudaContext* context,
+                                                              const SlotShape& shape,
+                                                              SlotLife life,
+                                                              Ledger* ledger) {
+  auto slots = std::make_unique<IpcProducer>(context, shape, life);
   TANDEM_RETURN_IF_ERROR(slots->Allocate(ledger));
   return slots;
 }
 
-absl::StatusOr<std::unique_ptr<SlotMemory>> IpcSlotsOver(CudaContext* context,
-                                                         const ShardMemory& shard,
-                                                         int slots) {
-  auto over = std::make_unique<IpcSlots>(context, SlotShape{shard.bytes, slots, true},
-                                         SlotLife::kManyUpdates);
+absl::StatusOr<std::unique_ptr<ProducerSlots>> IpcSlotsOver(CudaContext* context,
+                                                            const ShardMemory& shard,
+                                                            int slots) {
+  auto over = std::make_unique<IpcProducer>(context, SlotShape{shard.bytes, slots, true},
+                                            SlotLife::kManyUpdates);
   TANDEM_RETURN_IF_ERROR(over->Export(shard.data));
   return over;
 }
@@ -268,10 +257,10 @@ IpcMapping::~IpcMapping() {
   if (memory_ != nullptr) api.CloseMemory(memory_).IgnoreError();
 }
 
-std::unique_ptr<SlotMemory> IpcSlotsOf(CudaContext* context,
-                                       std::shared_ptr<IpcMapping> mapping,
-                                       const SlotShape& shape) {
-  return std::make_unique<OpenedIpcSlots>(context, std::move(mapping), shape);
+std::unique_ptr<ConsumerSlots> IpcSlotsOf(CudaContext* context,
+                                          std::shared_ptr<IpcMapping> mapping,
+                                          const SlotShape& shape) {
+  return std::make_unique<IpcConsumer>(context, std::move(mapping), shape);
 }
 
 namespace {
@@ -307,7 +296,7 @@ absl::StatusOr<IpcPayload> IpcPayload::FromBytes(const std::string& bytes) {
   const size_t events = bytes.size() < sizeof(fixed) ? 0 : (bytes.size() - sizeof(fixed)) / kHandle;
   if (fixed.slots < 1 || bytes.size() != sizeof(fixed) + events * kHandle ||
       events != 2 * static_cast<size_t>(fixed.slots)) {
-    return InvalidArgument("{} bytes are no handle of slots on a GPU", bytes.size());
+    return InvalidArgument("{} bytes are not a handle of slots on a GPU", bytes.size());
   }
   IpcPayload payload;
   payload.mapping = fixed.mapping;

@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-// In the words of an error: "the rollout died before its GPU read slot 1".
+// The words of an error message: "the rollout died before its GPU read slot 1".
 struct PartnerWork {
   const char* partner;  // the process that does it
   std::string what;     // in the past tense
@@ -60,14 +60,14 @@ absl::StatusOr<int> DeviceOfUuid(CudaApi& api, const std::string& uuid);
 
 // The producer's end. `context` outlives it. Frees the memory when destroyed, after pending work in
 // it.
-absl::StatusOr<std::unique_ptr<SlotMemory>> CreateIpcSlots(CudaContext* context,
-                                                           const SlotShape& shape,
-                                                           SlotLife life,
-                                                           Ledger* ledger);
+absl::StatusOr<std::unique_ptr<ProducerSlots>> CreateIpcSlots(CudaContext* context,
+                                                              const SlotShape& shape,
+                                                              SlotLife life,
+                                                              Ledger* ledger);
 // Direct: `shard` is a whole allocation (CudaApi::Malloc).
-absl::StatusOr<std::unique_ptr<SlotMemory>> IpcSlotsOver(CudaContext* context,
-                                                         const ShardMemory& shard,
-                                                         int slots);
+absl::StatusOr<std::unique_ptr<ProducerSlots>> IpcSlotsOver(CudaContext* context,
+                                                            const ShardMemory& shard,
+                                                            int slots);
 
 // A payload as the consumer opened it; closes it when destroyed.
 class IpcMapping {
@@ -94,8 +94,8 @@ class IpcMapping {
 };
 
 // The consumer's end, for one update: waits for pending reads when destroyed.
-std::unique_ptr<SlotMemory> IpcSlotsOf(CudaContext* context,
-                                       std::shared_ptr<IpcMapping> mapping,
-                                       const SlotShape& shape);
+std::unique_ptr<ConsumerSlots> IpcSlotsOf(CudaContext* context,
+                                          std::shared_ptr<IpcMapping> mapping,
+                                          const SlotShape& shape);
 
 }  // namespace tandem

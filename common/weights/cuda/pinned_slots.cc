@@ -10,10 +10,10 @@
 namespace tandem {
 namespace {
 
-class PinnedProducer final : public SlotMemory {
+class PinnedProducer final : public ProducerSlots {
  public:
   PinnedProducer(CudaContext* context, const SlotShape& shape, SlotLife life)
-      : SlotMemory(shape),
+      : ProducerSlots(shape),
         context_(context),
         payload_{absl::GetCurrentTimeNanos(), life == SlotLife::kManyUpdates ? 1 : 0} {}
   ~PinnedProducer() override {
@@ -36,8 +36,9 @@ class PinnedProducer final : public SlotMemory {
   std::byte* slot(int /*index*/) const override { return staging_; }
   int64_t bytes() const override { return shape_.bytes() + shape_.slot_bytes; }
   bool persistent() const override { return payload_.persistent != 0; }
+  bool must_be_closed() const override { return false; }
   SlotHandle handle() const override {
-    SlotHandle handle = pinned_->slots().handle();
+    SlotHandle handle = {.fd = pinned_->slots().fd()};
     handle.payload.assign(reinterpret_cast<const char*>(&payload_), sizeof(payload_));
     return handle;
   }
@@ -53,10 +54,6 @@ class PinnedProducer final : public SlotMemory {
         context_->api().Copy(pinned_->slots().slot(index), staging_, bytes, context_->stream()));
     return context_->api().Synchronize(context_->stream());
   }
-  absl::Status BeginRead(int /*index*/, const PeerConnection& /*connection*/) override {
-    return absl::OkStatus();
-  }
-  absl::Status EndRead(int /*index*/) override { return absl::OkStatus(); }
 
  private:
   CudaContext* const context_;
@@ -66,10 +63,10 @@ class PinnedProducer final : public SlotMemory {
   std::unique_ptr<PinnedSlots> pinned_;
 };
 
-class PinnedConsumer final : public SlotMemory {
+class PinnedConsumer final : public ConsumerSlots {
  public:
   PinnedConsumer(CudaContext* context, std::shared_ptr<PinnedSlots> opened, const SlotShape& shape)
-      : SlotMemory(shape), context_(context), opened_(std::move(opened)) {}
+      : ConsumerSlots(shape), context_(context), opened_(std::move(opened)) {}
   ~PinnedConsumer() override {
     const absl::Status status = context_->Synchronize();
     if (!status.ok()) LogWarn("after the end of a weight update: {}", status.ToString());
@@ -77,16 +74,7 @@ class PinnedConsumer final : public SlotMemory {
 
   std::byte* slot(int index) const override { return opened_->slots().slot(index); }
   Location location() const override { return Location::kHost; }
-  int64_t bytes() const override { return 0; }
   bool persistent() const override { return opened_->persistent(); }
-  SlotHandle handle() const override { return {}; }
-  absl::Status BeginFill(int /*index*/, const PeerConnection& /*connection*/) override {
-    return absl::OkStatus();
-  }
-  absl::Status Copy(std::byte* /*to*/, const void* /*rows*/, int64_t /*bytes*/) override {
-    return Internal("a consumer fills no slots");
-  }
-  absl::Status EndFill(int /*index*/, int64_t /*bytes*/) override { return absl::OkStatus(); }
   absl::Status BeginRead(int /*index*/, const PeerConnection& /*connection*/) override {
     return absl::OkStatus();
   }
@@ -114,18 +102,18 @@ PinnedSlots::~PinnedSlots() {
   if (pinned_) context_->api().UnregisterHost(slots_->slot(0)).IgnoreError();
 }
 
-absl::StatusOr<std::unique_ptr<SlotMemory>> CreatePinnedSlots(CudaContext* context,
-                                                              const SlotShape& shape,
-                                                              SlotLife life,
-                                                              Ledger* ledger) {
+absl::StatusOr<std::unique_ptr<ProducerSlots>> CreatePinnedSlots(CudaContext* context,
+                                                                 const SlotShape& shape,
+                                                                 SlotLife life,
+                                                                 Ledger* ledger) {
   auto slots = std::make_unique<PinnedProducer>(context, shape, life);
   TANDEM_RETURN_IF_ERROR(slots->Allocate(ledger));
   return slots;
 }
 
-std::unique_ptr<SlotMemory> PinnedSlotsOf(CudaContext* context,
-                                          std::shared_ptr<PinnedSlots> opened,
-                                          const SlotShape& shape) {
+std::unique_ptr<ConsumerSlots> PinnedSlotsOf(CudaContext* context,
+                                             std::shared_ptr<PinnedSlots> opened,
+                                             const SlotShape& shape) {
   return std::make_unique<PinnedConsumer>(context, std::move(opened), shape);
 }
 

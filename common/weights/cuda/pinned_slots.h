@@ -31,20 +31,20 @@ class PinnedSlots {
   bool pinned_ = false;
 };
 
-// The producer's end: a slot is filled in device memory (one slot's, counted under "bucket"), and
-// crosses in one piece. EndFill waits for that; gathering the next slot overlaps with the
+// The producer's end. A slot is filled in device memory of one slot's size, counted under "bucket",
+// and crosses in one copy. EndFill waits for that copy; gathering the next slot overlaps with the
 // consumer's copy.
-absl::StatusOr<std::unique_ptr<SlotMemory>> CreatePinnedSlots(CudaContext* context,
-                                                              const SlotShape& shape,
-                                                              SlotLife life,
-                                                              Ledger* ledger);
+absl::StatusOr<std::unique_ptr<ProducerSlots>> CreatePinnedSlots(CudaContext* context,
+                                                                 const SlotShape& shape,
+                                                                 SlotLife life,
+                                                                 Ledger* ledger);
 // The consumer's end, for one update: rows are in the host's memory, and EndRead waits until they
 // are copied.
-std::unique_ptr<SlotMemory> PinnedSlotsOf(CudaContext* context,
-                                          std::shared_ptr<PinnedSlots> opened,
-                                          const SlotShape& shape);
+std::unique_ptr<ConsumerSlots> PinnedSlotsOf(CudaContext* context,
+                                             std::shared_ptr<PinnedSlots> opened,
+                                             const SlotShape& shape);
 
-// Of a producer's slots: distinguishes mappings; whether they are persistent.
+// Sent by a producer: which mapping its slots are, and whether they are persistent.
 struct PinnedPayload {
   int64_t mapping = 0;
   int64_t persistent = 0;

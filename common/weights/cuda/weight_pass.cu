@@ -7,10 +7,10 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kLoadBytes = 16;                          // of a thread at a time: a quarter block
-constexpr int64_t kSweepBytes = kThreads * kLoadBytes;  // of all threads
+constexpr int kLoadBytes = 16;  // per thread and access: a quarter of a block
+constexpr int64_t kSweepBytes = kThreads * kLoadBytes;  // per access of all threads
 constexpr int kBlockBytes = 64;
-constexpr int kAtOnce = 4;  // loads under way: hides the latency of memory
+constexpr int kAtOnce = 4;  // loads in flight, which hide the latency of memory
 static_assert(kWeightTileBytes % (kAtOnce * kSweepBytes) == 0, "a whole tile has no rest");
 
 __host__ __device__ constexpr bool Rounds(WeightPassKind kind) {
@@ -20,12 +20,13 @@ __host__ __device__ constexpr bool Writes(WeightPassKind kind) {
   return kind != WeightPassKind::kRead && kind != WeightPassKind::kReadRounded;
 }
 
-// Per multiprocessor, which decides a thread's registers: rounding and keys need more than 64.
+// Blocks per multiprocessor, which limits the registers of a thread: rounding with keys needs more
+// than 64.
 __host__ __device__ constexpr int BlocksAtOnce(WeightPassKind kind, bool digest) {
   return digest && Rounds(kind) ? 3 : 4;
 }
 
-// The run that a tile lies in: the last that begins at or before it.
+// The run to which a tile belongs: the last one that begins at or before it.
 __device__ __forceinline__ int64_t RunOf(const WeightRun* runs, int64_t count, int64_t tile) {
   int64_t low = 0, high = count;
   while (high - low > 1) {
@@ -35,7 +36,7 @@ __device__ __forceinline__ int64_t RunOf(const WeightRun* runs, int64_t count, i
   return low;
 }
 
-// The two sums over a thread's quarters of blocks; its keys go along from block to block.
+// A thread's two sums over its quarters of blocks; its keys advance with the block.
 struct ThreadDigest {
   uint32_t key[kDigestSums][4], step[kDigestSums][4];
   uint64_t sum[kDigestSums];
@@ -52,7 +53,7 @@ struct ThreadDigest {
     }
   }
 
-  // The thread's next quarter: one sweep further.
+  // Adds the thread's next quarter, which is one sweep further.
   __device__ __forceinline__ void Add(const Words4& words) {
     for (int p = 0; p < kDigestSums; ++p) {
       sum[p] += static_cast<uint64_t>(words.x + key[p][0]) * (words.y + key[p][1]) +
@@ -61,7 +62,7 @@ struct ThreadDigest {
     }
   }
 
-  // The block's threads' sums, added to `sums` once.
+  // Sums over the threads of the block and adds the result to `sums` once.
   __device__ __forceinline__ void AddTo(uint64_t* sums) {
     __shared__ uint64_t of_warps[kWarps][kDigestSums];
     for (int p = 0; p < kDigestSums; ++p) {
@@ -86,7 +87,7 @@ __device__ __forceinline__ Words4 RoundedWords(const Words4& low, const Words4& 
           RoundedPair(high.z, high.w)};
 }
 
-// The 16 bytes at `offset` of what the run is to hold; everything is aligned.
+// The 16 bytes at `offset` of the run's result; requires aligned addresses.
 template <WeightPassKind kKind>
 __device__ __forceinline__ Words4 Load(const WeightRun& run, int64_t offset) {
   const auto* from = static_cast<const unsigned char*>(run.from);
@@ -100,7 +101,7 @@ __device__ __forceinline__ Words4 Load(const WeightRun& run, int64_t offset) {
   }
 }
 
-// The 16-bit element at `offset`.
+// The 16-bit element at `offset` of the run's result.
 template <WeightPassKind kKind>
 __device__ __forceinline__ uint16_t LoadElement(const WeightRun& run, int64_t offset) {
   const auto* from = static_cast<const unsigned char*>(run.from);
@@ -113,7 +114,7 @@ __device__ __forceinline__ uint16_t LoadElement(const WeightRun& run, int64_t of
   }
 }
 
-// A quarter block that is not aligned, or that the run ends in: element by element.
+// Handles a quarter block element by element, if it is not aligned or the run ends inside it.
 template <WeightPassKind kKind>
 __device__ __forceinline__ Words4 MoveElements(const WeightRun& run, int64_t offset) {
   uint32_t words[4] = {};
@@ -136,7 +137,7 @@ __device__ __forceinline__ void Store(const WeightRun& run, int64_t offset, cons
   }
 }
 
-// A block of threads does one tile; thread t has quarter t % 4 of every block that it meets.
+// A block of threads handles one tile; thread t takes quarter t % 4 of its weight blocks.
 template <WeightPassKind kKind, bool kDigest>
 __global__ void __launch_bounds__(kThreads, BlocksAtOnce(kKind, kDigest))
     PassTiles(const WeightRun* runs, int64_t count, uint64_t* sums, DigestKeys keys) {
@@ -168,7 +169,7 @@ __global__ void __launch_bounds__(kThreads, BlocksAtOnce(kKind, kDigest))
     const Words4 words = MoveElements<kKind>(run, offset);
     if constexpr (kDigest) digest.Add(words);
   }
-  // The padding of a last block that is short: zeros have a product, too.
+  // A short last block is padded with zeros, which contribute to the sums as well.
   if constexpr (kDigest) {
     if (offset < (end + kBlockBytes - 1) / kBlockBytes * kBlockBytes) digest.Add({0, 0, 0, 0});
     digest.AddTo(sums + run.sums * kDigestSums);

@@ -7,7 +7,7 @@ namespace tandem {
 absl::StatusOr<std::unique_ptr<DeviceSums>> DeviceSums::Create(CudaContext* context,
                                                                int64_t pairs) {
   std::unique_ptr<DeviceSums> sums(new DeviceSums(context, pairs));
-  auto memory = context->Take(pairs * static_cast<int64_t>(sizeof(BlockSums)));
+  auto memory = context->TryAllocate(pairs * static_cast<int64_t>(sizeof(BlockSums)));
   if (!memory.ok()) return Annotate(memory.status(), "the digests' sums");
   sums->sums_ = reinterpret_cast<uint64_t*>(*memory);
   return sums;
@@ -16,7 +16,7 @@ absl::StatusOr<std::unique_ptr<DeviceSums>> DeviceSums::Create(CudaContext* cont
 DeviceSums::~DeviceSums() {
   if (sums_ == nullptr) return;
   const int64_t bytes = pairs_ * static_cast<int64_t>(sizeof(BlockSums));
-  context_->GiveBack(reinterpret_cast<std::byte*>(sums_), bytes).IgnoreError();
+  context_->Free(reinterpret_cast<std::byte*>(sums_), bytes).IgnoreError();
 }
 
 absl::Status DeviceSums::Clear(int64_t pairs) {
@@ -40,7 +40,8 @@ void WeightRuns::Add(const void* from, void* to, int64_t bytes, int64_t offset, 
 absl::Status WeightRuns::Launch(CudaContext& context, WeightPassKind kind, DeviceSums* sums) const {
   if (runs_.empty()) return absl::OkStatus();
   const WeightRun* const runs = context.Upload(runs_);
-  if (context.failed()) return context.Synchronize();  // a kernel would go by whatever is there
+  if (context.failed())
+    return context.Synchronize();  // without the upload, a kernel would read undefined runs
   LaunchWeightPass(kind,
                    {.runs = runs,
                     .count = static_cast<int64_t>(runs_.size()),

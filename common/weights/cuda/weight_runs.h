@@ -1,4 +1,4 @@
-// Ranges of tensors on their way through one launch of weight_pass.h, and the digests of them.
+// Ranges of tensors that one launch of weight_pass.h handles, and their digests.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ class DeviceSums {
 
   uint64_t* data() const { return sums_; }
   int64_t pairs() const { return pairs_; }
-  // Zeroes the first `pairs`, in stream order.
+  // Zeroes the first `pairs` sums, in stream order.
   absl::Status Clear(int64_t pairs);
-  // What has been added to the first `pairs`; waits for it.
+  // Waits for the stream and returns the first `pairs` sums.
   absl::StatusOr<std::vector<BlockSums>> Read(int64_t pairs);
 
  private:
@@ -38,10 +38,11 @@ class DeviceSums {
 
 class WeightRuns {
  public:
-  // `bytes` of a tensor from byte `offset` of it on, a multiple of 64 if they are digested; then
-  // `bytes` is one too, unless the run ends the tensor. `sums`: the pair that they add to.
+  // Adds `bytes` of a tensor that start at byte `offset` of it. If they are digested, `offset` is a
+  // multiple of 64, and so is `bytes` unless the run ends the tensor. `sums`: index of the pair
+  // that they add to.
   void Add(const void* from, void* to, int64_t bytes, int64_t offset = 0, int64_t sums = 0);
-  // In stream order; `sums` may be null.
+  // Enqueues in stream order. `sums` may be null: nothing is digested.
   absl::Status Launch(CudaContext& context, WeightPassKind kind, DeviceSums* sums = nullptr) const;
 
  private:

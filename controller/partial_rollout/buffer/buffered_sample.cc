@@ -24,13 +24,6 @@ bool BufferedGroup::complete() const {
                      [](const BufferedSample& sample) { return sample.finished(); });
 }
 
-const BufferedSample* BufferedGroup::Find(uint64_t sample_id) const {
-  const auto found =
-      std::find_if(samples.begin(), samples.end(),
-                   [&](const BufferedSample& sample) { return sample.sample_id == sample_id; });
-  return found == samples.end() ? nullptr : &*found;
-}
-
 int64_t BufferedGroup::oldest_version() const {
   int64_t oldest = std::numeric_limits<int64_t>::max();
   for (const BufferedSample& sample : samples) {
@@ -39,7 +32,7 @@ int64_t BufferedGroup::oldest_version() const {
   return oldest;
 }
 
-std::vector<VersionRun> RunsOf(const std::vector<int64_t>& versions) {
+std::vector<VersionRun> ToVersionRuns(const std::vector<int64_t>& versions) {
   std::vector<VersionRun> runs;
   for (const int64_t version : versions) {
     if (runs.empty() || runs.back().version != version) runs.push_back({version, 0});

@@ -40,7 +40,7 @@ struct VersionRun {
 };
 
 // Run-length encoding of one version per token, and its inverse.
-std::vector<VersionRun> RunsOf(const std::vector<int64_t>& versions);
+std::vector<VersionRun> ToVersionRuns(const std::vector<int64_t>& versions);
 std::vector<int64_t> PerToken(const std::vector<VersionRun>& runs);
 
 struct BufferedSample {
@@ -58,7 +58,7 @@ struct BufferedSample {
   int64_t span() const {
     return versions.empty() ? 0 : versions.back().version - versions.front().version;
   }
-  // How many weight versions older than `version` sampled tokens of it.
+  // How many weight versions older than `version` sampled some of its tokens.
   int64_t versions_before(int64_t version) const;
 };
 
@@ -66,9 +66,8 @@ struct BufferedGroup {
   std::shared_ptr<const Prompt> prompt;
   std::vector<BufferedSample> samples;  // by index in the group
 
-  bool complete() const;                                 // all samples are finished
-  const BufferedSample* Find(uint64_t sample_id) const;  // nullptr: not in the group
-  // Of all its tokens; the largest int64_t where it has none.
+  bool complete() const;  // all samples are finished
+  // The oldest weight version of its tokens; the largest int64_t if it has none.
   int64_t oldest_version() const;
 };
 

@@ -106,7 +106,7 @@ absl::StatusOr<std::optional<SavedBuffer>> ReadFittingBuffer(const std::string& 
   if (!saved) return saved;
   if (saved->step != step) {
     return DoesNotFit(*saved, fmt::format("it was saved after step {}, and the checkpoint after "
-                                          "step {}: bring the checkpoint's own pool back",
+                                          "step {}: bring the checkpoint's own partial_pool back",
                                           saved->step, step));
   }
   if (saved->groups.empty()) return saved;
@@ -121,12 +121,11 @@ absl::Status CheckNoBuffer(const std::string& checkpoint) {
   TANDEM_ASSIGN_OR_RETURN(const std::optional<SavedBuffer> saved, ReadSavedBuffer(checkpoint));
   if (!saved || saved->groups.empty()) return absl::OkStatus();
   return FailedPrecondition(
-      "{} holds {} groups that are not trained yet, and partial rollout is off, which "
-      "would lose them: give rollout.partial the keys that the run had, or "
+      "{} holds {} groups that are not trained yet, and partial rollout is off, which would lose "
+      "them: give rollout.partial the keys that the run had, or "
       "rollout.partial.max_tokens_per_round={}, which interrupts nothing and trains them first, "
-      "and can "
-      "be removed once partial/carried_groups and partial/whole_groups_left are 0; or start over "
-      "with trainer.resume_mode=disable, which keeps the old checkpoints aside",
+      "and can be removed once partial/carried_groups and partial/whole_groups_left are 0; or "
+      "start over with trainer.resume_mode=disable, which keeps the old checkpoints aside",
       saved->folder, saved->groups.size(), saved->response_length);
 }
 

@@ -16,7 +16,7 @@ using RowKey = std::pair<uint64_t, uint64_t>;
 RowKey KeyOf(const Prompt& prompt) { return {prompt.epoch, prompt.data_row}; }
 
 // The segments that a rollout would report: the prompt, then one for each weight version.
-std::vector<Segment> SegmentsOf(int64_t prompt_tokens, const std::vector<VersionRun>& versions) {
+std::vector<Segment> MakeSegments(int64_t prompt_tokens, const std::vector<VersionRun>& versions) {
   std::vector<Segment> segments = {{.begin = 0, .length = prompt_tokens}};
   for (const VersionRun& run : versions) {
     segments.push_back({.begin = segments.back().begin + segments.back().length,
@@ -115,7 +115,7 @@ absl::StatusOr<Sample> RolloutBuffer::ReadSample(const BufferedGroup& group, siz
                 .temperature = known.temperature,
                 .off_support = known.off_support};
   sample.tokens.insert(sample.tokens.end(), arrays.tokens.begin(), arrays.tokens.end());
-  sample.segments = SegmentsOf(sample.prompt_tokens, known.versions);
+  sample.segments = MakeSegments(sample.prompt_tokens, known.versions);
   return sample;
 }
 
@@ -150,23 +150,28 @@ void RolloutBuffer::Commit() { committed_ = state_; }
 
 void RolloutBuffer::Rollback() { state_ = committed_; }
 
-absl::Status RolloutBuffer::Extend(const Sample& sample) {
-  const auto group = state_.groups.find(sample.group);
-  const BufferedSample* found =
-      group == state_.groups.end() ? nullptr : group->second.Find(sample.sample_id);
-  if (found == nullptr) {
-    return MakeStatus(absl::StatusCode::kNotFound, "sample {:#x} of group {} is not in the pool",
-                      sample.sample_id, sample.group);
+absl::StatusOr<BufferPlace> RolloutBuffer::Find(const Sample& sample) const {
+  if (const auto group = state_.groups.find(sample.group); group != state_.groups.end()) {
+    for (size_t i = 0; i < group->second.samples.size(); ++i) {
+      if (group->second.samples[i].sample_id == sample.sample_id)
+        return BufferPlace{&group->second, i};
+    }
   }
-  BufferedSample& known =
-      group->second.samples[static_cast<size_t>(found - group->second.samples.data())];
+  return MakeStatus(absl::StatusCode::kNotFound,
+                    "sample {:#x} of group {} is not in the rollout buffer", sample.sample_id,
+                    sample.group);
+}
+
+absl::Status RolloutBuffer::Extend(const Sample& sample) {
+  TANDEM_ASSIGN_OR_RETURN(const BufferPlace place, Find(sample));
+  BufferedSample& known = state_.groups.at(sample.group).samples[place.index];
   if (sample.response_tokens() > known.tokens()) {
     TANDEM_ASSIGN_OR_RETURN(
         known.offset,
         state_.file->Append({{sample.tokens.begin() + sample.prompt_tokens, sample.tokens.end()},
                              sample.log_probs}));
   }
-  known.versions = RunsOf(sample.versions);
+  known.versions = ToVersionRuns(sample.versions);
   known.log_probs = !sample.log_probs.empty();
   known.temperature = sample.temperature;
   known.off_support = known.off_support || sample.off_support;
@@ -195,6 +200,7 @@ absl::StatusOr<BufferState> RolloutBuffer::Import(SavedBuffer saved) const {
     }
     state.groups.emplace(number, std::move(group));
   }
+  if (saved.arrays != nullptr) TANDEM_RETURN_IF_ERROR(saved.arrays->CheckWhole());
   return state;
 }
 

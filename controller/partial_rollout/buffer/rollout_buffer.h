@@ -2,6 +2,7 @@
 // far.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,7 +34,15 @@ struct BufferCounts {
   std::string Text() const;
 };
 
-// What left the buffer for a step.
+// Where the buffer keeps a sample; valid until the buffer changes.
+struct BufferPlace {
+  const BufferedGroup* group = nullptr;
+  size_t index = 0;  // of the sample in the group
+
+  const BufferedSample& sample() const { return group->samples[index]; }
+};
+
+// The groups that leave the buffer for a step.
 struct TakenGroups {
   std::vector<Prompt> prompts;  // by position in the batch: the order in which they were drawn
   int64_t samples = 0;
@@ -47,8 +56,8 @@ struct TakenGroups {
 // record of each sample. Errors of the disk by IoErrorCode.
 class RolloutBuffer {
  public:
-  // Opens an empty buffer. Creates `dir` (RUN_DIR/partial_pool), whose token file ends with the
-  // process: checkpoints hold what outlives it.
+  // Opens an empty buffer. Creates `dir` (RUN_DIR/partial_pool). The token file there disappears
+  // with the process; checkpoints hold what must outlive it.
   static absl::StatusOr<std::unique_ptr<RolloutBuffer>> Open(const std::string& dir,
                                                              BufferOptions options);
 
@@ -64,9 +73,12 @@ class RolloutBuffer {
   // error no group is added.
   absl::Status Add(const std::vector<Prompt>& prompts);
 
+  // By group and sample id. NotFound: the buffer does not have the sample.
+  absl::StatusOr<BufferPlace> Find(const Sample& sample) const;
+
   // Replaces what the buffer has of a sample by `sample`, which Round::Put has checked: the stored
-  // tokens, continued. kStop and kLength finish it, and so does a budget that is used up. NotFound:
-  // the buffer does not have the sample. With an error the buffer is unchanged.
+  // tokens, continued. kStop and kLength finish it, and so does a budget that is used up. Errors
+  // as Find; with an error the buffer is unchanged.
   absl::Status Extend(const Sample& sample);
 
   // Moves the `n` oldest complete groups out of the buffer. `on_sample` receives their samples one

@@ -8,14 +8,14 @@
 
 namespace tandem {
 
-// Response tokens that samples have after a round that left them unfinished, by sample id.
+// How many response tokens each unfinished sample has after a round, by sample id.
 using InterruptionPoints = std::map<uint64_t, int64_t>;
 
 struct RoundSpec {
   int64_t step = 0;
   int64_t round = 0;         // of the step, from 0
   int64_t version = 0;       // of the weights that sample
-  int64_t groups = 0;        // at most so many unfinished groups, oldest first; 0: all
+  int64_t groups = 0;        // at most this many unfinished groups, oldest first; 0: all
   int64_t cap = 0;           // new tokens of a sample that is not final; 0: no cap
   int64_t max_versions = 8;  // see PartialOptions
   // All samples of a group with tokens of this weight version or an older one are final: the group
@@ -30,10 +30,10 @@ struct RoundSpec {
 
 // Counts of a round so far.
 struct RoundCounts {
-  int64_t groups = 0;            // requested
-  int64_t samples = 0;           // requested: the unfinished ones of `groups`
-  int64_t final_samples = 0;     // of `samples`: may not be interrupted
-  int64_t cut_samples = 0;       // of `samples`: unfinished
+  int64_t groups = 0;               // requested
+  int64_t samples = 0;              // requested: the unfinished ones of `groups`
+  int64_t final_samples = 0;        // of `samples`: may not be interrupted
+  int64_t interrupted_samples = 0;  // of `samples`: unfinished
   int64_t tokens = 0;            // response tokens of `samples`, those of earlier rounds included
   int64_t generated_tokens = 0;  // of `tokens`: generated in this round
   // Tokens that rollouts computed again to continue the samples that were returned: their earlier

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <xxhash.h>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "controller/partial_rollout/buffer/resume_check.h"
@@ -36,12 +37,12 @@ std::string Hex(const XXH128_hash_t& digest) {
   return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
 }
 
-std::string SealOf(std::string_view text) {
+std::string SealLine(std::string_view text) {
   return fmt::format("{{\"xxh3\":\"{}\"}}\n", Hex(XXH3_128bits(text.data(), text.size())));
 }
 
-// Bytes that are no UTF-8 get replacement characters.
-std::string LineOf(const Json& json) {
+// Invalid UTF-8 is replaced by replacement characters.
+std::string ToLine(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -71,7 +72,7 @@ Json ToJson(const Prompt& prompt) {
           {"extra_info", prompt.extra_info_json}};
 }
 
-// Appends to the file of arrays, whose digest goes into the header.
+// Appends to the file of arrays and digests it; the digest goes into the header.
 class ArraysWriter {
  public:
   explicit ArraysWriter(std::unique_ptr<AtomicFile> file)
@@ -100,7 +101,7 @@ absl::Status Damaged(const std::string& path, const std::string& what) {
   return MakeStatus(absl::StatusCode::kDataLoss, "{}: {}", path, what);
 }
 
-Prompt PromptOf(const Json& json) {
+Prompt PromptFromJson(const Json& json) {
   return {.data_row = json.at("row").get<uint64_t>(),
           .epoch = json.at("epoch").get<uint64_t>(),
           .tokens = json.at("tokens").get<std::vector<int32_t>>(),
@@ -110,28 +111,28 @@ Prompt PromptOf(const Json& json) {
           .extra_info_json = json.at("extra_info").get<std::string>()};
 }
 
-// Throws where the name is none.
-FinishReason FinishOf(const std::string& name) {
+// Throws if the name is unknown.
+FinishReason ParseFinishReason(const std::string& name) {
   for (const FinishName& known : kFinishNames) {
     if (name == known.name) return known.reason;
   }
   throw nlohmann::json::out_of_range::create(403, "finish is \"" + name + "\"", nullptr);
 }
 
-BufferedSample SampleOf(const Json& json) {
+BufferedSample SampleFromJson(const Json& json) {
   BufferedSample sample{.sample_id = json.at("id").get<uint64_t>(),
                         .offset = json.at("offset").get<int64_t>(),
                         .log_probs = json.at("log_probs").get<bool>(),
                         .off_support = json.at("off_support").get<bool>(),
                         .temperature = json.at("temperature").get<float>(),
-                        .finish = FinishOf(json.at("finish").get<std::string>())};
+                        .finish = ParseFinishReason(json.at("finish").get<std::string>())};
   for (const Json& run : json.at("versions")) {
     sample.versions.push_back({run.at(0).get<int64_t>(), run.at(1).get<int64_t>()});
   }
   return sample;
 }
 
-// The lines but the last, which is right.
+// Returns all lines but the last, after it has checked the digest in that line.
 absl::StatusOr<std::vector<Json>> ReadLines(const std::string& path) {
   absl::StatusOr<std::string> text = ReadWholeFile(path);
   if (absl::IsNotFound(text.status())) return Damaged(path, "it is missing");
@@ -142,6 +143,9 @@ absl::StatusOr<std::vector<Json>> ReadLines(const std::string& path) {
   while (at < all.size()) {
     const size_t end = all.find('\n', at);
     const std::string_view line = all.substr(at, end == all.npos ? all.npos : end - at);
+    if (!CheckJsonNesting(line).ok()) {
+      return Damaged(path, fmt::format("line {} is damaged", lines.size() + 1));
+    }
     Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object())
       return Damaged(path, fmt::format("line {} is damaged", lines.size() + 1));
@@ -154,7 +158,7 @@ absl::StatusOr<std::vector<Json>> ReadLines(const std::string& path) {
     }
     if (end == all.npos) break;
     if (end + 1 == all.size() && !lines.empty()) {
-      if (all.substr(at) == SealOf(all.substr(0, at))) return lines;
+      if (all.substr(at) == SealLine(all.substr(0, at))) return lines;
       return Damaged(path, "it was cut short, or its bytes are not those that were written");
     }
     lines.push_back(std::move(json));
@@ -175,14 +179,16 @@ absl::Status CheckSample(const SavedBuffer& buffer,
   int64_t left = buffer.response_length;
   for (size_t i = 0; i < sample.versions.size(); ++i) {
     const VersionRun& run = sample.versions[i];
-    if (run.tokens < 1 || run.tokens > left) return wrong("its lengths are none");
+    if (run.tokens < 1 || run.tokens > left) return wrong("its token counts are invalid");
     if (i > 0 && run.version <= sample.versions[i - 1].version) {
-      return wrong("its weight versions do not rise");
+      return wrong("its weight versions are not ascending");
     }
     left -= run.tokens;
   }
   if (!sample.finished() && left == 0) return wrong("it has no tokens left, and is not finished");
   const auto file = static_cast<int64_t>(buffer.arrays->size());
+  // Before bytes are counted, which could be more than 64 bits hold.
+  if (sample.tokens() > file) return wrong("its arrays are not within the file");
   const int64_t bytes = TokenFile::Bytes(sample.tokens(), sample.log_probs);
   const bool inside = sample.offset >= 0 && sample.offset <= file && bytes <= file - sample.offset;
   return inside ? absl::OkStatus() : wrong("its arrays are not within the file");
@@ -193,8 +199,8 @@ absl::Status CheckGroups(const SavedBuffer& buffer) {
   for (const auto& [number, group] : buffer.groups) {
     const Prompt& prompt = *group.prompt;
     if (!rows.insert({prompt.epoch, prompt.data_row}).second) {
-      return Damaged(buffer.folder, fmt::format("row {} of epoch {} is there twice: its sample ids "
-                                                "would be too",
+      return Damaged(buffer.folder, fmt::format("row {} of epoch {} occurs twice, and with it its "
+                                                "sample ids",
                                                 prompt.data_row, prompt.epoch));
     }
     for (size_t i = 0; i < group.samples.size(); ++i) {
@@ -220,7 +226,7 @@ absl::Status OpenArrays(const Json& header, SavedBuffer& buffer) {
       header.at("tokens").at("xxh3")) {
     return Damaged(path, "its bytes are not those that were written");
   }
-  return absl::OkStatus();
+  return buffer.arrays->CheckWhole();
 }
 
 }  // namespace
@@ -258,11 +264,11 @@ absl::Status WriteSavedBuffer(const std::string& checkpoint,
       TANDEM_RETURN_IF_ERROR(writer.Append(arrays.tokens));
       TANDEM_RETURN_IF_ERROR(writer.Append(arrays.log_probs));
     }
-    groups += LineOf(
+    groups += ToLine(
         {{"group", number}, {"prompt", ToJson(*group.prompt)}, {"samples", std::move(samples)}});
   }
   TANDEM_RETURN_IF_ERROR(writer.Commit());
-  std::string text = LineOf({{"format", kBufferFormat},
+  std::string text = ToLine({{"format", kBufferFormat},
                              {"step", step},
                              {"tokenizer", options.tokenizer_digest},
                              {"vocab_limit", options.vocab_limit},
@@ -272,7 +278,7 @@ absl::Status WriteSavedBuffer(const std::string& checkpoint,
                              {"groups", state.groups.size()},
                              {"tokens", {{"bytes", writer.bytes()}, {"xxh3", writer.digest()}}}});
   text += groups;
-  text += SealOf(text);
+  text += SealLine(text);
   TANDEM_RETURN_IF_ERROR(WriteFileAtomically(folder->partial_path() + "/" + kLines, text));
   return folder->Commit();
 }
@@ -294,16 +300,17 @@ absl::StatusOr<std::optional<SavedBuffer>> ReadBuffer(const std::string& checkpo
     buffer.step = header.at("step").get<int64_t>();
     buffer.next_group = header.at("next_group").get<int64_t>();
     for (size_t i = 1; i < lines.size(); ++i) {
-      BufferedGroup group{.prompt =
-                              std::make_shared<const Prompt>(PromptOf(lines[i].at("prompt")))};
-      for (const Json& sample : lines[i].at("samples")) group.samples.push_back(SampleOf(sample));
+      BufferedGroup group{
+          .prompt = std::make_shared<const Prompt>(PromptFromJson(lines[i].at("prompt")))};
+      for (const Json& sample : lines[i].at("samples"))
+        group.samples.push_back(SampleFromJson(sample));
       buffer.groups.emplace(lines[i].at("group").get<int64_t>(), std::move(group));
     }
     const bool counted =
         buffer.groups.size() == lines.size() - 1 &&
         header.at("groups").get<size_t>() == buffer.groups.size() &&
         (buffer.groups.empty() || buffer.groups.rbegin()->first < buffer.next_group);
-    if (!counted) return Damaged(path, "its groups are not those that its header counts");
+    if (!counted) return Damaged(path, "its groups do not match the counts in its header");
     TANDEM_RETURN_IF_ERROR(OpenArrays(header, buffer));
   } catch (const nlohmann::json::exception& e) {
     return Damaged(path, e.what());

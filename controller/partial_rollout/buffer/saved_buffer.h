@@ -49,8 +49,8 @@ absl::Status WriteSavedBuffer(const std::string& checkpoint,
                               const BufferState& state);
 
 // nullopt: `checkpoint` has none. Unimplemented: another format. DataLoss: files are missing,
-// truncated or changed, or contradict each other, as sample ids that are not those of their rows,
-// duplicates, or versions that fall. Every message names file, reason and remedy.
+// truncated or changed, or contradict each other: sample ids do not match their rows, rows occur
+// twice, or versions decrease. Every message names file, reason and remedy.
 absl::StatusOr<std::optional<SavedBuffer>> ReadSavedBuffer(const std::string& checkpoint);
 
 // DataLoss with file and reason, as above but without the remedy: the saved buffer of `checkpoint`

@@ -1,7 +1,6 @@
 #include "controller/partial_rollout/buffer/token_file.h"
 
 #include <cerrno>
-#include <cstring>
 #include <span>
 #include <utility>
 
@@ -9,32 +8,10 @@
 #include <unistd.h>
 
 #include "common/base/status.h"
+#include "controller/store/run_file.h"
 
 namespace tandem {
 namespace {
-
-absl::Status WriteAll(int fd, const std::string& path, std::span<const char> bytes, int64_t at) {
-  while (!bytes.empty()) {
-    const ssize_t wrote = pwrite(fd, bytes.data(), bytes.size(), at);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return RunFileError(path, "writing", wrote == 0 ? ENOSPC : errno);
-    bytes = bytes.subspan(static_cast<size_t>(wrote));
-    at += wrote;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadAll(int fd, const std::string& path, std::span<char> bytes, int64_t at) {
-  while (!bytes.empty()) {
-    const ssize_t got = pread(fd, bytes.data(), bytes.size(), at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return RunFileError(path, "reading", errno);
-    if (got == 0) return absl::DataLossError(path + " was cut short while in use");
-    bytes = bytes.subspan(static_cast<size_t>(got));
-    at += got;
-  }
-  return absl::OkStatus();
-}
 
 template <typename T>
 std::span<const char> BytesOf(const std::vector<T>& values) {
@@ -47,11 +24,6 @@ std::span<char> BytesOf(std::vector<T>& values) {
 }
 
 }  // namespace
-
-absl::Status RunFileError(const std::string& path, const char* action, int error) {
-  return MakeStatus(IoErrorCode(error), "{}: {} failed: {}{}", path, action, std::strerror(error),
-                    IsDiskFull(error) ? "; free disk space or choose another cluster.run_dir" : "");
-}
 
 absl::StatusOr<std::shared_ptr<TokenFile>> TokenFile::Create(const std::string& dir) {
   std::string path = dir + "/tokens.XXXXXX";
@@ -66,8 +38,8 @@ TokenFile::~TokenFile() { close(fd_); }
 absl::StatusOr<int64_t> TokenFile::Append(const TokenArrays& arrays) {
   const std::span<const char> tokens = BytesOf(arrays.tokens),
                               log_probs = BytesOf(arrays.log_probs);
-  TANDEM_RETURN_IF_ERROR(WriteAll(fd_, path_, tokens, end_));
-  TANDEM_RETURN_IF_ERROR(WriteAll(fd_, path_, log_probs, end_ + std::ssize(tokens)));
+  TANDEM_RETURN_IF_ERROR(WriteRunFile(fd_, path_, tokens, end_));
+  TANDEM_RETURN_IF_ERROR(WriteRunFile(fd_, path_, log_probs, end_ + std::ssize(tokens)));
   return std::exchange(end_, end_ + std::ssize(tokens) + std::ssize(log_probs));
 }
 
@@ -75,9 +47,9 @@ absl::StatusOr<TokenArrays> TokenFile::Read(int64_t offset, int64_t tokens, bool
   TokenArrays arrays;
   arrays.tokens.resize(static_cast<size_t>(tokens));
   if (log_probs) arrays.log_probs.resize(arrays.tokens.size());
-  TANDEM_RETURN_IF_ERROR(ReadAll(fd_, path_, BytesOf(arrays.tokens), offset));
-  TANDEM_RETURN_IF_ERROR(
-      ReadAll(fd_, path_, BytesOf(arrays.log_probs), offset + std::ssize(BytesOf(arrays.tokens))));
+  TANDEM_RETURN_IF_ERROR(ReadRunFile(fd_, path_, BytesOf(arrays.tokens), offset));
+  TANDEM_RETURN_IF_ERROR(ReadRunFile(fd_, path_, BytesOf(arrays.log_probs),
+                                     offset + std::ssize(BytesOf(arrays.tokens))));
   return arrays;
 }
 

@@ -6,15 +6,11 @@
 #include <string>
 #include <vector>
 
-#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 namespace tandem {
 
-// The error of an operation on a file in the run's folder; `error` is an errno.
-absl::Status RunFileError(const std::string& path, const char* action, int error);
-
-// Of a response, without the prompt.
+// The arrays of a response, without the prompt.
 struct TokenArrays {
   std::vector<int32_t> tokens;
   std::vector<float> log_probs;  // one per token, or none at all

@@ -6,6 +6,7 @@
 #include <absl/strings/str_join.h>
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/text/jinja/value/python_text.h"
 #include "common/text/unicode/properties.h"
@@ -90,6 +91,7 @@ std::optional<std::string> LastTaggedAnswer(const std::string& response) {
 }
 
 std::vector<std::string> QaTargets(const std::string& truth) {
+  if (!CheckJsonNesting(truth).ok()) return {truth};
   const auto json = nlohmann::json::parse(truth, nullptr, /*allow_exceptions=*/false);
   if (json.is_array()) return TextsOf(json);
   if (!json.is_object()) return {truth};

@@ -15,7 +15,7 @@ struct Settings {
 };
 
 // "NAME: tandem 12.30 OTHER 24.60 ratio 2.00 (OTHER) us": best times of all bodies, in microseconds
-// or, where `work` is given, as GFLOP/s of so many FLOP. `ratio` is the time of the fastest
+// or, where `work` is given, as GFLOP/s for that many FLOP. `ratio` is the time of the fastest
 // whole counterpart, named behind it, to ours.
 struct Comparison {
   std::string name;

@@ -160,7 +160,7 @@ int Report(const absl::Status& status) {
   return status.ok() ? 0 : 1;
 }
 
-// Every rank in a process of its own, forked before anything has threads.
+// Runs every rank in a separate process, forked before any thread starts.
 int RunRanks(Options options) {
   options.rendezvous = fmt::format("/tmp/tandem-train-bench-{}.sock", getpid());
   std::vector<pid_t> others;

@@ -1,4 +1,4 @@
-// Which backend a worker gets, and what it says where it gets none. The GPUs are emulated.
+// Which backend a worker gets, and the message if it gets none. The GPUs are emulated.
 #include "common/backend/backend.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// Whether the shapes that are prepared are those that a model's ops ask for.
+// The prepared shapes are those that a model's ops use.
 #include <algorithm>
 #include <array>
 #include <memory>

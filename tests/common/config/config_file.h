@@ -1,4 +1,4 @@
-// A config file in a directory of its own that goes away with the object.
+// A config file in a temporary directory that the destructor removes.
 #pragma once
 
 #include <filesystem>

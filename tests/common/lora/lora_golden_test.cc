@@ -247,7 +247,7 @@ void CheckMergedLogits(const GoldenCase& c, const Setup& setup, const HfCheckpoi
   check("logits_last_two_merged_native_dtype", setup.dtype);
 }
 
-// What a run with merge=false computes: base and adapter stay apart.
+// What a run with merge=false computes: base and adapter stay separate.
 void CheckUnmergedLogits(const GoldenCase& c, const Setup& setup, const PeftAdapter& adapter) {
   const char* const key = "logits_last_two_unmerged_adapter_forward";
   if (c.outputs.at(key).is_null()) return;

@@ -1,4 +1,4 @@
-// A model whose modules can be listed by hand.
+// A model small enough to list its modules by hand.
 #pragma once
 
 #include "common/model_spec/model_spec.h"

@@ -164,6 +164,8 @@ TEST_CASE("Malformed values are refused with their key", "[model_spec]") {
   invalid("hidden_size", 66);
   invalid("head_dim", 7);
   invalid("rms_norm_eps", 0);
+  invalid("rms_norm_eps", 1e-59);  // nothing in float32
+  invalid("rms_norm_eps", 1e39);
   invalid("tie_word_embeddings", "yes");
   invalid("eos_token_id", "two");
   REQUIRE(!ParseModelSpec("{\"model_type\": ", "", "x").ok());

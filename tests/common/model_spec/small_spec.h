@@ -1,4 +1,4 @@
-// A model whose bytes can be worked out by hand.
+// A model small enough to compute its bytes by hand.
 #pragma once
 
 #include "common/model_spec/model_spec.h"

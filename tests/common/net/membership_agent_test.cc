@@ -1,10 +1,14 @@
 #include "common/net/membership_agent.h"
 
 #include <future>
-#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include <absl/base/thread_annotations.h>
 #include <catch2/catch.hpp>
 
+#include "common/base/mutex.h"
 #include "common/net/protocol.h"
 #include "common/net/server.h"
 #include "tandem/v1/controller.grpc.pb.h"
@@ -16,35 +20,56 @@ namespace {
 
 const BuildInfo kBuild = {.version = "1", .commit = "c", .sources = "s", .flags = "f"};
 
-// Answers as it is told to.
+// What a test sets and gRPC's threads read.
+struct Answers {
+  grpc::Status registration, heartbeat;
+  bool stop = false;
+  bool forget = false;  // who sends the next heartbeat
+  double lost_seconds = absl::ToDoubleSeconds(testing::kPatience);
+};
+
+// Gives the answers that a test sets.
 class FakeController : public v1::ClusterService::Service {
  public:
   grpc::Status Register(grpc::ServerContext*,
                         const v1::RegisterRequest* request,
                         v1::RegisterResponse* response) override {
-    std::lock_guard lock(mutex_);
-    requests.push_back(*request);
+    const MutexLock lock(calls_mutex_);
+    requests_.push_back(*request);
     response->set_incarnation(3);
-    response->mutable_config()->mutable_cluster()->set_heartbeat_seconds(0.01);
-    response->mutable_config()->mutable_cluster()->set_controller_lost_seconds(lost_seconds);
-    return refuse;
+    auto* cluster = response->mutable_config()->mutable_cluster();
+    cluster->set_heartbeat_seconds(0.01);
+    cluster->set_controller_lost_seconds(answers_.lost_seconds);
+    return answers_.registration;
   }
   grpc::Status Heartbeat(grpc::ServerContext*,
                          const v1::HeartbeatRequest* request,
                          v1::HeartbeatResponse* response) override {
-    std::lock_guard lock(mutex_);
-    beats.push_back(*request);
-    response->set_stop(stop);
-    if (forget) return forget = false, grpc::Status(grpc::StatusCode::NOT_FOUND, "who?");
-    return heartbeat;
+    const MutexLock lock(calls_mutex_);
+    beats_.push_back(*request);
+    response->set_stop(answers_.stop);
+    if (std::exchange(answers_.forget, false)) return {grpc::StatusCode::NOT_FOUND, "who?"};
+    return answers_.heartbeat;
   }
 
-  std::mutex mutex_;
-  std::vector<v1::RegisterRequest> requests;
-  std::vector<v1::HeartbeatRequest> beats;
-  grpc::Status refuse, heartbeat;
-  bool stop = false, forget = false;
-  double lost_seconds = absl::ToDoubleSeconds(testing::kPatience);
+  void Answer(Answers answers) {
+    const MutexLock lock(calls_mutex_);
+    answers_ = std::move(answers);
+  }
+  std::vector<v1::RegisterRequest> requests() {
+    const MutexLock lock(calls_mutex_);
+    return requests_;
+  }
+  std::vector<v1::HeartbeatRequest> beats() {
+    const MutexLock lock(calls_mutex_);
+    return beats_;
+  }
+
+ private:
+  Mutex calls_mutex_;
+  Answers answers_ ABSL_GUARDED_BY(calls_mutex_);
+  std::vector<v1::RegisterRequest> requests_ ABSL_GUARDED_BY(calls_mutex_);
+  std::vector<v1::HeartbeatRequest> beats_ ABSL_GUARDED_BY(calls_mutex_);
 };
 
 struct Fixture {
@@ -83,26 +108,28 @@ TEST_CASE("MembershipAgent registers, tells its numerics class and ends when ask
   REQUIRE((*agent)->worker_id().rank() == 1);
   const KernelChoices choices = {{"linear [8 x 8]", "own kernels"}};
   REQUIRE((*agent)->SetTokenizerAndNumerics("", {"avx2", "avx2", choices}).ok());
-  REQUIRE(f.controller.requests.size() == 2);
-  REQUIRE(f.controller.requests[0].protocol() == kProtocolVersion);
-  REQUIRE(f.controller.requests[0].build() == BuildText(kBuild));
-  REQUIRE(f.controller.requests[0].build_id() == BuildId(kBuild));
-  REQUIRE(f.controller.requests[0].boot_id() == *ReadBootId());
-  REQUIRE(f.controller.requests[0].incarnation() == 0);
-  REQUIRE(f.controller.requests[1].numerics_class() == "avx2");
-  REQUIRE(f.controller.requests[1].numerics_choices().at("linear [8 x 8]") == "own kernels");
-  REQUIRE(f.controller.requests[1].incarnation() == 3);
-  REQUIRE(f.controller.requests[0].boot_nonce() == f.controller.requests[1].boot_nonce());
-  f.controller.stop = true;
+  const std::vector<v1::RegisterRequest> requests = f.controller.requests();
+  REQUIRE(requests.size() == 2);
+  REQUIRE(requests[0].protocol() == kProtocolVersion);
+  REQUIRE(requests[0].build() == BuildText(kBuild));
+  REQUIRE(requests[0].build_id() == BuildId(kBuild));
+  REQUIRE(requests[0].boot_id() == *ReadBootId());
+  REQUIRE(requests[0].incarnation() == 0);
+  REQUIRE(requests[1].numerics_class() == "avx2");
+  REQUIRE(requests[1].numerics_choices().at("linear [8 x 8]") == "own kernels");
+  REQUIRE(requests[1].incarnation() == 3);
+  REQUIRE(requests[0].boot_nonce() == requests[1].boot_nonce());
+  f.controller.Answer({.stop = true});
   REQUIRE(f.End(**agent).ok());
-  REQUIRE(f.controller.beats.front().phase() == "train");
-  REQUIRE(f.controller.beats.front().version() == 7);
-  REQUIRE(f.controller.beats.front().worker().incarnation() == 3);
+  const std::vector<v1::HeartbeatRequest> beats = f.controller.beats();
+  REQUIRE(beats.front().phase() == "train");
+  REQUIRE(beats.front().version() == 7);
+  REQUIRE(beats.front().worker().incarnation() == 3);
 }
 
 TEST_CASE("MembershipAgent hands on why it was refused", "[cluster]") {
   Fixture f;
-  f.controller.refuse = grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "rank 1 of 1");
+  f.controller.Answer({.registration = {grpc::StatusCode::INVALID_ARGUMENT, "rank 1 of 1"}});
   const auto agent = f.Join();
   REQUIRE(absl::IsInvalidArgument(agent.status()));
   REQUIRE(std::string(agent.status().message()) == "rank 1 of 1");
@@ -111,23 +138,23 @@ TEST_CASE("MembershipAgent hands on why it was refused", "[cluster]") {
 TEST_CASE("MembershipAgent ends when its rank was taken", "[cluster]") {
   Fixture f;
   const auto agent = f.Join();
-  f.controller.heartbeat = grpc::Status(grpc::StatusCode::ABORTED, "replaced");
+  f.controller.Answer({.heartbeat = {grpc::StatusCode::ABORTED, "replaced"}});
   REQUIRE(absl::IsAborted(f.End(**agent)));
 }
 
 TEST_CASE("MembershipAgent registers again with a controller that does not know it", "[cluster]") {
   Fixture f;
   const auto agent = f.Join();
-  f.controller.forget = true;
-  f.controller.stop = true;
+  f.controller.Answer({.stop = true, .forget = true});
   REQUIRE(f.End(**agent).ok());
-  REQUIRE(f.controller.requests.size() == 2);
-  REQUIRE(f.controller.requests[1].incarnation() == 3);
+  const std::vector<v1::RegisterRequest> requests = f.controller.requests();
+  REQUIRE(requests.size() == 2);
+  REQUIRE(requests[1].incarnation() == 3);
 }
 
 TEST_CASE("MembershipAgent ends when the controller is gone for too long", "[cluster]") {
   Fixture f;
-  f.controller.lost_seconds = 0.2;
+  f.controller.Answer({.lost_seconds = 0.2});
   const auto agent = f.Join();
   f.server->Shutdown(absl::ZeroDuration());
   const absl::Status end = f.End(**agent);

@@ -79,6 +79,23 @@ TEST_CASE("RpcServer makes the folder of its socket", "[rpc]") {
   REQUIRE(ScoresFrom(address) == 1);
 }
 
+TEST_CASE("RpcServer refuses a message of more than 8 MiB before it is decoded", "[rpc]") {
+  testing::TempDir dir;
+  CountingReward service;
+  const std::string address = "unix:" + (dir.path() / "x.sock").string();
+  const auto server = RpcServer::Start(address, {&service});
+  REQUIRE(server.ok());
+  const auto stub = v1::RewardService::NewStub(*MakeChannel(address));
+  v1::ScoreRequest request;
+  request.add_items()->set_prompt(std::string(9 << 20, 'x'));
+  v1::ScoreResponse response;
+  grpc::ClientContext context;
+  SetDeadline(context, testing::kPatience);
+  REQUIRE(stub->Score(&context, request, &response).error_code() ==
+          grpc::StatusCode::RESOURCE_EXHAUSTED);
+  REQUIRE(ScoresFrom(address) == 1);
+}
+
 TEST_CASE("RpcServer says why it cannot listen", "[rpc]") {
   testing::TempDir dir;
   CountingReward service;

@@ -132,7 +132,7 @@ TEST_CASE("Decode, chunked prefill and full prefill give the same bits", "[ops][
 }
 
 namespace {
-// 24 samples of one prompt; sample i has i + 1 tokens of its own behind it. REQUIREs that together
+// 24 samples of one prompt; sample i adds i + 1 tokens to it. REQUIREs that together
 // they give the bits of each alone.
 void DecodeTogetherAndAlone(DType dtype, const AttentionShape& shape) {
   constexpr int64_t kPrompt = 128, kSamples = 24;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <iterator>
 #include <string>
 
 #include <catch2/catch.hpp>
@@ -14,10 +15,14 @@
 #include "common/process/exit_code.h"
 #include "common/process/thread_stacks.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/test_process.h"
 
 namespace tandem {
 namespace {
+
+std::string FileText(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 TEST_CASE("An engine stands still only where work is due and nothing moves", "[progress]") {
   StallDetector detector(absl::Seconds(10));
@@ -60,7 +65,7 @@ TEST_CASE("The stacks of all threads have their names and frames", "[progress]")
   NamedThread stuck("stuck engine", [&] { end.get_future().wait(); });
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   // The thread gets its name first thing.
-  while (testing::FileText(path).find("stuck engine") == std::string::npos) {
+  while (FileText(path).find("stuck engine") == std::string::npos) {
     REQUIRE(ftruncate(fd, 0) == 0);
     REQUIRE(lseek(fd, 0, SEEK_SET) == 0);
     WriteThreadStacks(fd);
@@ -68,7 +73,7 @@ TEST_CASE("The stacks of all threads have their names and frames", "[progress]")
   close(fd);
   end.set_value();
   stuck.Join();
-  const std::string text = testing::FileText(path);
+  const std::string text = FileText(path);
   const std::string own = text.substr(text.find("stuck engine"));
   INFO(text);
   REQUIRE(own.find("(+0x") != std::string::npos);
@@ -81,6 +86,7 @@ TEST_CASE("A process whose engine stands still ends with its name, place and sta
   const pid_t child = fork();
   if (child == 0) {
     const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    dup2(fd, STDOUT_FILENO);
     dup2(fd, STDERR_FILENO);
     const ProgressWatchdog watchdog("rollout 1", absl::Milliseconds(100));
     const WorkStep step("attention", 7);
@@ -88,10 +94,10 @@ TEST_CASE("A process whose engine stands still ends with its name, place and sta
   }
   int status = -1;
   REQUIRE(waitpid(child, &status, 0) == child);
-  INFO(testing::FileText(path));
+  INFO(FileText(path));
   REQUIRE(WIFEXITED(status));
   REQUIRE(WEXITSTATUS(status) == kExitInternal);
-  const std::string said = testing::FileText(path);
+  const std::string said = FileText(path);
   REQUIRE(said.find("rollout 1: no progress for ") != std::string::npos);
   REQUIRE(said.find(", in attention, layer 7 (") != std::string::npos);
   REQUIRE(said.find("thread ") != std::string::npos);

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// How a process ends that does `misuse` to a pool of its own.
+// How a process ends that calls `misuse` on a pool.
 int EndOf(void (*misuse)(ThreadPool& pool)) {
   const pid_t child = fork();
   REQUIRE(child >= 0);

@@ -1,4 +1,4 @@
-// What a broken or unsuitable tokenizer.json is answered with.
+// The errors for a broken or unsuitable tokenizer.json.
 #include <filesystem>
 #include <fstream>
 

@@ -11,7 +11,7 @@ ManifestTensor Tensor(const std::string& name, std::vector<int64_t> shape) {
   return {name, DType::kBFloat16, std::move(shape)};
 }
 
-// Every row once, entries aligned, inside the slot and apart from each other.
+// Every row once, entries aligned, inside the slot and not overlapping.
 void RequireSound(const Manifest& manifest, const std::vector<Bucket>& buckets, int64_t slot) {
   std::vector<RowCoverage> coverage(manifest.size());
   for (const Bucket& bucket : buckets) {

@@ -1,5 +1,5 @@
 // W6 and W11 as a matrix: every fault at every bucket index, between two processes. After each the
-// rollout holds the whole old version or none, the next update heals it, and nothing has leaked.
+// rollout holds the whole old version or none, the next update succeeds, and nothing has leaked.
 #include <functional>
 
 #include <unistd.h>
@@ -24,7 +24,7 @@ using testing::WaitUntil;
 constexpr int64_t kSlotBytes = 512 << 10;
 
 // Flips a bit of a filled slot where the rollout reads it: in shared memory, or in the device's.
-void FlipBit(const SlotMemory& slots, int slot, int64_t offset, PairDevice& device) {
+void FlipBit(const ProducerSlots& slots, int slot, int64_t offset, PairDevice& device) {
   const int fd = slots.handle().fd;
   const off_t at = offset + (slots.shape().direct ? 0 : slot * slots.shape().slot_bytes);
   unsigned char byte = 0;
@@ -44,10 +44,11 @@ class SabotagedClient : public GrpcUpdateClient {
       : GrpcUpdateClient(std::move(channel), {.deadline = kPatience, .abort_deadline = kPatience}),
         flips_on_(flips_on),
         at_(at) {}
-  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  absl::StatusOr<PeerConnection> Begin(const UpdateRequest& request,
+                                       const ProducerSlots& slots) override {
     slots_ = &slots;
-    manifest_ = offer.manifest;
-    return GrpcUpdateClient::Begin(offer, slots);
+    manifest_ = request.manifest;
+    return GrpcUpdateClient::Begin(request, slots);
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
     if (!entries.empty() && bucket_++ == at_) {
@@ -64,7 +65,7 @@ class SabotagedClient : public GrpcUpdateClient {
   PairDevice* const flips_on_;
   const int at_;
   int bucket_ = 0;
-  const SlotMemory* slots_ = nullptr;
+  const ProducerSlots* slots_ = nullptr;
   Manifest manifest_;
 };
 
@@ -93,12 +94,12 @@ class StoppingClient : public OrderedClient {
   int bucket_ = 0;
 };
 
-// gRPC opens descriptors of its own (pollers, a connection that is made again) when it likes, and
+// gRPC opens its own descriptors (pollers, a new connection) at any time, and
 // closes those of a peer that was killed when it notices. Fewer than the faults of a matrix, each
 // of which would leave one more.
 constexpr int kOfGrpc = 4;
 
-// Waits until a process has come down to `want` descriptors and gRPC's.
+// Waits until a process has only `want` descriptors besides gRPC's.
 void AwaitDescriptors(const std::string& process, int want) {
   WaitUntil("the descriptors of " + process + " to be closed",
             [&] { return OpenDescriptors(process) <= want + kOfGrpc; });

@@ -1,4 +1,4 @@
-// Models of every family and of awkward sizes, for tests of layouts and of what moves through them.
+// Models of every family and of awkward sizes, for tests of layouts and of transfers through them.
 #pragma once
 
 #include <string>

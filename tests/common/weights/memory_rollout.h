@@ -1,4 +1,4 @@
-// What a rollout holds, in memory, and how it is asked about it.
+// A rollout's weights in memory, and the calls that read them.
 #pragma once
 
 #include <memory>

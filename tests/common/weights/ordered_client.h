@@ -1,4 +1,4 @@
-// A trainer's client whose buckets arrive in their order where a test counts on it.
+// A trainer's client whose buckets arrive in order, for tests that count them.
 #pragma once
 
 #include "common/base/status.h"

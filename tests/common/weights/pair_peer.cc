@@ -61,9 +61,10 @@ class FaultyClient : public OrderedClient {
     TANDEM_RETURN_IF_ERROR(GrpcUpdateClient::StartApply(slot, entries));
     return OccupyBefore(fault_.bucket);
   }
-  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  absl::StatusOr<PeerConnection> Begin(const UpdateRequest& request,
+                                       const ProducerSlots& slots) override {
     TANDEM_RETURN_IF_ERROR(OccupyBefore(0));
-    return GrpcUpdateClient::Begin(offer, slots);
+    return GrpcUpdateClient::Begin(request, slots);
   }
 
  private:

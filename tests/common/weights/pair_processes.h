@@ -1,4 +1,4 @@
-// A rollout (and a trainer) as processes of their own, and the trainer's end in the test.
+// A rollout (and a trainer) as separate processes, and the trainer's end in the test.
 #pragma once
 
 #include <filesystem>
@@ -107,12 +107,16 @@ struct Pair {
                                           int64_t version,
                                           MemoryWeights& weights,
                                           int64_t slot_bytes) {
-    const PublishOptions options = {Slot(slot_bytes),
-                                    kSlots,
-                                    &ledger,
-                                    keep_bytes,
-                                    /*direct_bytes=*/Slot(slot_bytes),
-                                    device->transport()};
+    PublishOptions options = {Slot(slot_bytes),
+                              kSlots,
+                              &ledger,
+                              keep_bytes,
+                              /*direct_bytes=*/Slot(slot_bytes),
+                              device->transport()};
+    // Larger in a trainer that is made later, in this process or another, as a controller counts
+    // it.
+    options.group_generation =
+        absl::ToInt64Milliseconds(RealClock().Now() - Instant()) % (int64_t{1} << 30);
     auto& publisher = publishers[{slot_bytes, keep_bytes}];
     if (publisher == nullptr) publisher = std::make_unique<WeightPublisher>(&layout, options);
     return publisher->Publish(version, weights, &client);

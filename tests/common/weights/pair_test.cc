@@ -56,7 +56,7 @@ struct PairFixture {
   std::vector<std::byte> storage = std::vector<std::byte>(layout.total_bytes());
   RolloutStates states;
   std::unique_ptr<WeightUpdates> updates;
-  std::unique_ptr<SlotMemory> slots;
+  std::unique_ptr<ProducerSlots> slots;
 };
 
 }  // namespace

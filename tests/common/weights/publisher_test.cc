@@ -54,17 +54,19 @@ TEST_CASE("a source that fails aborts the update on the rollout") {
   REQUIRE(f.publisher.Publish(1, f.weights, &f.client).ok());
 }
 
-TEST_CASE("generations grow from update to update and over publishers") {
+TEST_CASE("generations grow from update to update and over groups of trainers") {
   PublisherFixture f;
   int64_t last = 0;
   for (int i = 0; i < 5; ++i) {
     REQUIRE(f.publisher.Publish(i, f.weights, &f.client).ok());
-    REQUIRE(f.client.offer().generation > last);
-    last = f.client.offer().generation;
+    REQUIRE(f.client.request().id.generation > last);
+    last = f.client.request().id.generation;
   }
-  WeightPublisher restarted(&f.layout, {8192, 2, nullptr});
+  PublishOptions of_next_group{8192, 2, nullptr};
+  of_next_group.group_generation = 1;
+  WeightPublisher restarted(&f.layout, of_next_group);
   REQUIRE(restarted.Publish(9, f.weights, &f.client).ok());
-  REQUIRE(f.client.offer().generation > last);
+  REQUIRE(f.client.request().id.generation > last);
 }
 
 TEST_CASE("slots are no larger and no more than the update needs") {

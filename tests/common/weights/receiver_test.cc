@@ -160,7 +160,7 @@ TEST_CASE("rows that come twice are refused") {
   ReceiverFixture f;
   REQUIRE(f.receiver.Begin({1, 10}, f.manifest).ok());
   REQUIRE(f.Apply({0, 0, 10, 0}).ok());
-  REQUIRE(Says(f.Apply({0, 9, 2, 0}), "came twice"));
+  REQUIRE(Says(f.Apply({0, 9, 2, 0}), "arrived twice"));
 }
 
 TEST_CASE("a bucket that is refused for rows that come twice marks none of its rows") {
@@ -168,10 +168,10 @@ TEST_CASE("a bucket that is refused for rows that come twice marks none of its r
   REQUIRE(f.receiver.Begin({1, 10}, f.manifest).ok());
   const BucketEntry first{0, 0, 10, 0}, other{1, 0, 1, 0};
   const FilledSlot slot{f.slot.data(), 1 << 16};
-  REQUIRE(Says(f.receiver.Apply({1, 10}, slot, {other, first, {0, 9, 2, 0}}), "came twice"));
+  REQUIRE(Says(f.receiver.Apply({1, 10}, slot, {other, first, {0, 9, 2, 0}}), "arrived twice"));
   REQUIRE(!f.receiver.applied());
   REQUIRE(f.receiver.Apply({1, 10}, slot, {other, first}).ok());
-  REQUIRE(Says(f.receiver.Apply({1, 10}, slot, {other}), "came twice"));
+  REQUIRE(Says(f.receiver.Apply({1, 10}, slot, {other}), "arrived twice"));
 }
 
 TEST_CASE("a version is invisible from the first applied byte to the commit") {

@@ -1,5 +1,5 @@
-// W1: the rollout's weights are NaN before the first byte of an update comes, so that what does not
-// come is caught: by the digests, or by the check where bytes and digests are wrong alike.
+// W1: the rollout's weights are NaN before the first byte of an update arrives, so that missing
+// bytes are found: by the digests, or by the check if bytes and digests are wrong alike.
 #include <cstring>
 #include <memory>
 

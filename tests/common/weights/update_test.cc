@@ -1,6 +1,5 @@
 // The transaction from publisher to receiver, in one process: layouts (W2), alias (W3), late reader
-// (W4), bit patterns (W5), abort anywhere (W6), no-op sync (W12). W2's views of a low-rank adapter
-// come with the adapters: there are none yet.
+// (W4), bit patterns (W5), abort anywhere (W6), no-op sync (W12).
 #include <algorithm>
 #include <cstring>
 #include <map>

@@ -1,4 +1,4 @@
-// What holds for every estimator: order, locality, masks, and inputs that are missing.
+// Properties of every estimator: order, locality, masks, and missing inputs.
 #include <random>
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// What each estimator makes of small groups, worked out by hand.
+// Results of each estimator for small groups, computed by hand.
 #include <catch2/catch.hpp>
 
 #include "tests/controller/algorithm/advantage_rows.h"

@@ -1,4 +1,4 @@
-// The optimal token baselines, on numbers that can be worked out by hand.
+// The optimal token baselines, on numbers that can be computed by hand.
 #include <catch2/catch.hpp>
 
 #include "tests/controller/algorithm/advantage_rows.h"

@@ -1,4 +1,5 @@
-// What samples go on from, over a real socket: whole, in order, and below our message size.
+// The tokens from which samples continue, over a real socket: complete, in order, and below the
+// message size limit.
 #include <algorithm>
 #include <mutex>
 
@@ -7,7 +8,7 @@
 #include "common/net/server.h"
 #include "common/net/worker_codec.h"
 #include "controller/rollouts/rollout_dispatcher.h"
-#include "controller/workers/grpc_clients.h"
+#include "controller/workers/rollout_client.h"
 #include "tandem/v1/rollout.grpc.pb.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
@@ -27,8 +28,12 @@ class RecordingService : public v1::RolloutService::Service {
     }
     for (int i = 0; i < request->sample_ids_size(); ++i) {
       v1::GenerateEvent event;
-      event.mutable_finished()->set_sample_id(request->sample_ids(i));
-      event.mutable_finished()->set_finish_reason(v1::FINISH_REASON_CUT);
+      v1::Sample& sample = *event.mutable_finished();
+      sample.set_sample_id(request->sample_ids(i));
+      sample.set_group(request->group());
+      *sample.mutable_tokens() = request->prompt();
+      sample.set_prompt_tokens(request->prompt_size());
+      sample.set_finish_reason(v1::FINISH_REASON_CUT);
       writer->Write(event);
     }
     return grpc::Status::OK;

@@ -1,6 +1,8 @@
 // The gRPC adapters, over a real socket.
 #include <algorithm>
 #include <future>
+#include <memory>
+#include <string>
 #include <thread>
 
 #include <catch2/catch.hpp>
@@ -13,7 +15,8 @@
 #include "common/net/worker_codec.h"
 #include "controller/api/cluster_service.h"
 #include "controller/api/tandem_service.h"
-#include "controller/workers/grpc_clients.h"
+#include "controller/workers/rollout_client.h"
+#include "controller/workers/trainer_client.h"
 #include "tandem/v1/rollout.grpc.pb.h"
 #include "tandem/v1/trainer.grpc.pb.h"
 #include "tests/fakes/fake_run.h"
@@ -85,6 +88,32 @@ class FakeTrainerService : public v1::TrainerService::Service {
     response->add_mismatches()->set_position(4);
     return grpc::Status::OK;
   }
+};
+
+// The API of a paused run, at a socket in the run's folder.
+struct ServedRun {
+  explicit ServedRun(testing::FakeRun& run)
+      : parts(Prepared(run)),
+        service({.control = *run.control,
+                 .position = run.loop->position(),
+                 .run = parts,
+                 .options = run.options,
+                 .registry = run.registry,
+                 .progress = relay,
+                 .run_id = "p/e/1"}),
+        address("unix:" + (run.dir.path() / "c.sock").string()),
+        server(*RpcServer::Start(address, {&service})) {}
+
+  static StepContext Prepared(testing::FakeRun& run) {
+    run.Prepare(StartMode::kPaused);
+    return run.Parts();
+  }
+
+  const StepContext parts;
+  const ProgressRelay relay = ProgressRelay({});
+  TandemService service;
+  const std::string address;
+  const std::unique_ptr<RpcServer> server;
 };
 
 }  // namespace
@@ -216,20 +245,9 @@ TEST_CASE("The trainer client carries results, codes and who failed", "[services
 TEST_CASE("TandemService drives a run over the API", "[services]") {
   testing::FakeRun run(1);
   run.validation = {{.data_row = 0, .tokens = {5}, .data_source = "fake"}};
-  run.Prepare(StartMode::kPaused);
-  const StepContext parts = run.Parts();
-  const ProgressRelay relay({});
-  TandemService service({.control = *run.control,
-                         .loop = *run.loop,
-                         .run = parts,
-                         .options = run.options,
-                         .registry = run.registry,
-                         .progress = relay,
-                         .run_id = "p/e/1"});
-  const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
-  const auto server = *RpcServer::Start(address, {&service});
+  const ServedRun served(run);
   using Stub = v1::TandemService::Stub;
-  const auto stub = v1::TandemService::NewStub(*MakeChannel(address));
+  const auto stub = v1::TandemService::NewStub(*MakeChannel(served.address));
   std::thread loop([&] { run.control->OnEnded(run.loop->Run("")); });
 
   v1::StepRequest step;
@@ -331,19 +349,8 @@ TEST_CASE("A difference that a user's check finds is in the reply and ends the r
                .mismatched = 1,
                .first_difference = "a.weight[0, 1]: the rollout holds 1, expected 2",
                .differing = {"a.weight"}};
-  run.Prepare(StartMode::kPaused);
-  const StepContext parts = run.Parts();
-  const ProgressRelay relay({});
-  TandemService service({.control = *run.control,
-                         .loop = *run.loop,
-                         .run = parts,
-                         .options = run.options,
-                         .registry = run.registry,
-                         .progress = relay,
-                         .run_id = "p/e/1"});
-  const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
-  const auto server = *RpcServer::Start(address, {&service});
-  const auto stub = v1::TandemService::NewStub(*MakeChannel(address));
+  const ServedRun served(run);
+  const auto stub = v1::TandemService::NewStub(*MakeChannel(served.address));
   absl::Status ended;
   std::thread loop([&] {
     ended = run.loop->Run("");

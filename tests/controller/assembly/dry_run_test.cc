@@ -1,4 +1,4 @@
-// What a dry run says of the memory plan, and what it leaves behind: nothing.
+// A dry run prints the memory plan and leaves no files.
 #include "controller/assembly/dry_run.h"
 
 #include <filesystem>
@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/status.h"
 #include "common/config/loaded_config.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/temp_dir.h"
@@ -19,7 +20,8 @@ struct Said {
   std::string last, all;
 };
 
-Said DryRunOf(const std::vector<std::string>& more) {
+// A dry run in a folder of its own, which must leave no run directory there.
+absl::StatusOr<Said> TryDryRun(const std::vector<std::string>& more) {
   const testing::TempDir dir;
   const std::string base = dir.path().string();
   REQUIRE(testing::WriteTinyModel(dir.path() / "model").ok());
@@ -37,13 +39,18 @@ Said DryRunOf(const std::vector<std::string>& more) {
   INFO(loaded.status().ToString());
   REQUIRE(loaded.ok());
   testing::RecordingProgress progress;
-  const absl::StatusOr<bool> fits = DryRun(loaded->config, progress);
-  INFO(fits.status().ToString());
-  REQUIRE(fits.ok());
+  TANDEM_ASSIGN_OR_RETURN(const bool fits, DryRun(loaded->config, progress));
   REQUIRE_FALSE(std::filesystem::exists(base + "/run"));
-  Said said{.fits = *fits, .last = progress.messages.back()};
+  Said said{.fits = fits, .last = progress.messages.back()};
   for (const std::string& message : progress.messages) said.all += message + "\n";
   return said;
+}
+
+Said DryRunOf(const std::vector<std::string>& more) {
+  const absl::StatusOr<Said> said = TryDryRun(more);
+  INFO(said.status().ToString());
+  REQUIRE(said.ok());
+  return *said;
 }
 
 TEST_CASE("A dry run ends with whether the plan fits", "[dry_run]") {
@@ -60,6 +67,20 @@ TEST_CASE("A dry run ends with whether the plan fits", "[dry_run]") {
   REQUIRE(large.last ==
           "dry run: the plan does not fit; config, model, data and run directory are fine; nothing "
           "was started");
+}
+
+TEST_CASE("A dry run of a weight check needs no folder for checkpoints, one of training does",
+          "[dry_run]") {
+  const std::string unwritable = "trainer.default_local_dir=/proc/checkpoints";
+  const Said check = DryRunOf({unwritable, "weight_sync.check_only=true"});
+  INFO(check.all);
+  REQUIRE(check.fits);
+  REQUIRE(check.all.find("a start now: from the model; no checkpoint is in /proc/checkpoints") !=
+          std::string::npos);
+  const absl::Status training = TryDryRun({unwritable}).status();
+  REQUIRE(absl::IsPermissionDenied(training));
+  REQUIRE(training.message().find("trainer.default_local_dir: cannot make the folder") !=
+          std::string::npos);
 }
 
 TEST_CASE("A dry run for GPUs does not speak of a plan that it did not make", "[dry_run]") {

@@ -1,4 +1,4 @@
-// What a run is refused for before anything listens.
+// Reasons for which a run is refused before anything listens.
 #include "controller/assembly/run_inputs.h"
 
 #include <fstream>

@@ -28,8 +28,6 @@ TEST_CASE("weight_sync.check becomes a policy", "[config_options]") {
   REQUIRE(Check("always").when == When::kAlways);
   REQUIRE(Check("every 1").when == When::kEvery);
   REQUIRE(Check("every 250").every == 250);
-  // The check follows the sync by itself then.
-  REQUIRE(MakeCheckPolicy(Loaded("weight_sync.check_only=true")).when == When::kOff);
 }
 
 TEST_CASE("weight_sync.scramble becomes a mode", "[config_options]") {

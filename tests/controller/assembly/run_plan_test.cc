@@ -1,4 +1,4 @@
-// Which device a run plans for, and what the user is told of it.
+// Which device a run plans for, and the message that says so.
 #include "controller/assembly/run_plan.h"
 
 #include <algorithm>

@@ -1,6 +1,9 @@
 #include "controller/cli/api_commands.h"
 
+#include <atomic>
+#include <memory>
 #include <sstream>
+#include <string>
 
 #include <catch2/catch.hpp>
 
@@ -12,9 +15,10 @@ namespace {
 
 class FakeApi final : public v1::TandemService::Service {
  public:
-  int waits = 0;
-  bool weights_agree = true;
-  bool partial = false;
+  // Shared by the test and gRPC's threads.
+  std::atomic<int> waits = 0;
+  std::atomic<bool> weights_agree = true;
+  std::atomic<bool> partial = false;
 
   grpc::Status GetStatus(grpc::ServerContext*,
                          const v1::GetStatusRequest*,
@@ -54,8 +58,9 @@ class FakeApi final : public v1::TandemService::Service {
                              v1::Operation* reply) override {
     reply->set_id("op");
     reply->set_first_step(4);
-    reply->set_last_step(3 + ++waits);
-    reply->set_done(waits == 2);
+    const int wait = ++waits;
+    reply->set_last_step(3 + wait);
+    reply->set_done(wait == 2);
     return grpc::Status::OK;
   }
   grpc::Status CheckWeights(grpc::ServerContext*,
@@ -102,7 +107,7 @@ TEST_CASE("ApiCommands follows a run step by step until it is done", "[ctl][api]
   ApiCommandsFixture f;
   ApiCommands api = f.Connect();
   REQUIRE(api.Run(2, true).ok());
-  REQUIRE(f.service.waits == 2);
+  REQUIRE(f.service.waits.load() == 2);
   REQUIRE(f.Printed("operation op done, last step 5"));
 }
 

@@ -25,9 +25,9 @@ TEST_CASE("FindController prefers address, then run directory, then the run that
   const UniqueFd second = ListenLocal(root + "/old/controller.sock").value();
   const absl::Status which = FindController("", "", root).status();
   REQUIRE(absl::IsInvalidArgument(which));
-  REQUIRE(which.message() == "2 controllers run under " + root + "/: name one with --run-dir: " +
-                                 root + "/old/controller.sock, " + root +
-                                 "/project/new/controller.sock");
+  REQUIRE(which.message() == "2 controllers run under " + root +
+                                 "/: name one with --run-dir: " + root + "/old/controller.sock, " +
+                                 root + "/project/new/controller.sock");
   live.reset();
   REQUIRE(FindController("", "", root).value() == "unix:" + root + "/old/controller.sock");
 }

@@ -70,7 +70,7 @@ TEST_CASE("Memory of a running controller is its step beside its plan", "[ctl][m
     *memory->mutable_ledger() = ToProto(worker.ledger);
   }
   std::ostringstream out;
-  REQUIRE(PrintMemory(MemoryOf(status, steps), {}, out).ok());
+  REQUIRE(PrintMemory(MakeStepMemory(status, steps), {}, out).ok());
   REQUIRE(out.str().find("p/e/1, step 7") != std::string::npos);
   RequireShown(out.str());
 }
@@ -81,7 +81,7 @@ TEST_CASE("Before the first step the ledgers of now are shown", "[ctl][memory]")
   v1::WorkerStatus* worker = status.add_workers();
   worker->mutable_worker()->set_role(v1::ROLE_ROLLOUT);
   *worker->mutable_ledger() = ToProto(LedgerOfTag("kv_cache", 50 * kMib));
-  const StepMemory memory = MemoryOf(status, {});
+  const StepMemory memory = MakeStepMemory(status, {});
   REQUIRE(memory.phases.size() == 1);
   REQUIRE(memory.phases[0].phase == "generate");
   REQUIRE(PairOf(memory.phases[0], 0).peak_bytes() == 50 * kMib);

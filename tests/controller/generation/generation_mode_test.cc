@@ -1,4 +1,4 @@
-// What the train loop relies on, whichever mode generates.
+// What the train loop relies on in every generation mode.
 #include <map>
 #include <memory>
 #include <utility>
@@ -23,7 +23,7 @@ struct ModeRun : PartialRun {
     options.partial.groups_per_round = 3;
     Prepare(StartMode::kPaused);
     mode = MakeGenerationMode();
-    REQUIRE(weights.Publish(0, "").ok());
+    REQUIRE(weights.Sync(0, "").ok());
     REQUIRE(weights.Wake().ok());
   }
 
@@ -115,6 +115,26 @@ TEST_CASE("a mode without a checkpoint begins empty, whatever it generated befor
     REQUIRE(run.prompts.Restore({}).ok());
     REQUIRE(run.Generate(1) == first);
   }
+}
+
+TEST_CASE("nothing runs in the background without overlap, nor in the last step with it",
+          "[generation]") {
+  const auto runs = [](bool rounds, bool overlap, bool last) {
+    ModeRun run(rounds);
+    run.options.partial.overlap = overlap;
+    run.mode = run.MakeGenerationMode();
+    StepBatch batch(1, run.pool, run.progress, run.clock);
+    batch.is_last = last;
+    REQUIRE(run.samples->BeginStep(1).ok());
+    REQUIRE(run.mode->Prepare(batch).ok());
+    REQUIRE(run.mode->Generate(batch, run.options.train_batch_size).ok());
+    run.mode->StartBackground(batch);
+    return run.mode->background_running();
+  };
+  REQUIRE_FALSE(runs(false, false, false));
+  REQUIRE_FALSE(runs(true, false, false));
+  REQUIRE_FALSE(runs(true, true, true));
+  REQUIRE(runs(true, true, false));
 }
 
 TEST_CASE("background generation ends with the step, whether it is kept or dropped",

@@ -1,4 +1,4 @@
-// R4: groups in = groups out + groups carried, over random rounds; and rounds made again.
+// R4: groups in = groups out + groups carried, over random rounds; and repeated rounds.
 #include <map>
 #include <set>
 
@@ -8,10 +8,6 @@
 
 namespace tandem {
 namespace {
-
-using testing::BufferRun;
-using testing::kStep;
-using testing::SomePrompts;
 
 // Whole numbers from a seed.
 class Dice {
@@ -42,7 +38,7 @@ Course SomeCourse(Dice& dice) {
 
 BufferOptions OptionsOfCourse(const Course& course) {
   return {.tokenizer_digest = "digest",
-          .vocab_limit = testing::kVocab,
+          .vocab_limit = kVocab,
           .samples_per_prompt = course.n,
           .sampling = {.max_tokens = course.budget},
           .compact_above_bytes = 100};
@@ -67,7 +63,8 @@ struct Steps {
             .cap = course.cap,
             .max_versions = course.max_versions};
   }
-  // A third of the samples never gets a place, the others up to 5 tokens; where the clock cuts.
+  // A third of the samples never gets a place, the others up to 5 tokens; where the clock
+  // interrupts.
   void Step(int64_t step, bool clock) {
     for (int64_t round = 0; run.buffer->complete() < course.batch; ++round) {
       REQUIRE(round < 1000);
@@ -76,7 +73,7 @@ struct Steps {
       // Round 20 is long enough: nothing is to depend on luck.
       run.RunRound(Order(step, round),
                    clock && round < 20 ? most : std::function<int64_t(uint64_t)>());
-      cuts[{step, round}] = run.round->GetInterruptionPoints();
+      points[{step, round}] = run.round->GetInterruptionPoints();
       REQUIRE(out + std::ssize(run.buffer->state().groups) == drawn);
     }
     for (Sample& sample : run.Taken(course.batch)) taken.push_back(std::move(sample));
@@ -89,7 +86,7 @@ struct Steps {
   Dice dice;
   int64_t drawn = 0, out = 0;
   std::vector<Sample> taken;
-  std::map<std::pair<int64_t, int64_t>, InterruptionPoints> cuts;
+  std::map<std::pair<int64_t, int64_t>, InterruptionPoints> points;
 };
 
 void RequireEqualSamples(const std::vector<Sample>& a, const std::vector<Sample>& b) {
@@ -107,7 +104,7 @@ void RequireEqualSamples(const std::vector<Sample>& a, const std::vector<Sample>
 }  // namespace
 
 TEST_CASE("R4: groups in = groups out + groups carried, and every sample is trained once, whole",
-          "[pool]") {
+          "[rollout_buffer]") {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     INFO("seed " << seed);
     Dice dice(seed);
@@ -115,7 +112,7 @@ TEST_CASE("R4: groups in = groups out + groups carried, and every sample is trai
     for (int64_t step = 1; step <= 6; ++step) steps.Step(step, /*clock=*/seed % 2 == 0);
     std::set<uint64_t> seen;
     for (const Sample& sample : steps.taken) {
-      testing::RequireWhole(steps.run, sample);
+      RequireWhole(steps.run, sample);
       REQUIRE(seen.insert(sample.sample_id).second);
       REQUIRE(std::ssize(sample.segments) - 1 <= steps.course.max_versions);
     }
@@ -124,7 +121,7 @@ TEST_CASE("R4: groups in = groups out + groups carried, and every sample is trai
 }
 
 TEST_CASE("under a token cap a run that was saved and loaded goes on with the same samples",
-          "[pool]") {
+          "[rollout_buffer]") {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     INFO("seed " << seed);
     Dice dice(seed);
@@ -143,13 +140,14 @@ TEST_CASE("under a token cap a run that was saved and loaded goes on with the sa
   }
 }
 
-TEST_CASE("rounds that are made again by their cuts come to the same tokens", "[pool]") {
+TEST_CASE("rounds that are made again by their interruption points come to the same tokens",
+          "[rollout_buffer]") {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     INFO("seed " << seed);
     Dice dice(seed);
     Steps first(SomeCourse(dice), seed);
     for (int64_t step = 1; step <= 4; ++step) first.Step(step, true);
-    // No clock here, and another cap: the cuts say it all.
+    // No clock here, and another cap: the interruption points say it all.
     Course other = first.course;
     other.cap = 2;
     Steps again(other, 0);
@@ -157,14 +155,14 @@ TEST_CASE("rounds that are made again by their cuts come to the same tokens", "[
       for (int64_t round = 0; again.run.buffer->complete() < other.batch; ++round) {
         again.Draw();
         RoundSpec spec = again.Order(step, round);
-        spec.interruption_points = first.cuts.at({step, round});
-        REQUIRE(CheckInterruptionPoints(*again.run.buffer, spec).ok());
+        spec.interruption_points = first.points.at({step, round});
         const auto requests = again.run.Begin(spec);
+        REQUIRE(requests.ok());
         for (const GroupRequest& request : *requests) {
           REQUIRE_FALSE(request.interruptible);
         }
         again.run.RunRound(spec);
-        REQUIRE(again.run.round->GetInterruptionPoints() == first.cuts.at({step, round}));
+        REQUIRE(again.run.round->GetInterruptionPoints() == first.points.at({step, round}));
       }
       for (Sample& sample : again.run.Taken(other.batch)) again.taken.push_back(std::move(sample));
     }
@@ -172,40 +170,36 @@ TEST_CASE("rounds that are made again by their cuts come to the same tokens", "[
   }
 }
 
-TEST_CASE("cuts that are not of the round are told by name, and nothing begins", "[pool]") {
+TEST_CASE("interruption points that are not of the round are told by name, and nothing begins",
+          "[rollout_buffer]") {
   BufferRun run;
   run.lengths = [](uint64_t) { return 9; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
   run.RunRound({.step = 1, .version = 1, .cap = 4});
   const uint64_t id = MakeSampleId(0, 0, 1);
-  const auto refused = [&](InterruptionPoints cuts, int64_t groups, const std::string& why) {
+  const auto refused = [&](InterruptionPoints points, int64_t groups, const std::string& why) {
     const RoundSpec spec{.step = 2,
                          .round = 3,
                          .version = 2,
                          .groups = groups,
                          .cap = 4,
-                         .interruption_points = std::move(cuts)};
-    for (const absl::Status& status :
-         {CheckInterruptionPoints(*run.buffer, spec), run.Begin(spec).status()}) {
-      REQUIRE(absl::IsFailedPrecondition(status));
-      REQUIRE(testing::Says(status, "step 2, round 3: sample 0x"));
-      REQUIRE(testing::Says(status, why));
-    }
+                         .interruption_points = std::move(points)};
+    const absl::Status status = run.Begin(spec).status();
+    REQUIRE(absl::IsFailedPrecondition(status));
+    REQUIRE(Says(status, "step 2, round 3: sample 0x"));
+    REQUIRE(Says(status, why));
     // The round before is still the newest.
     REQUIRE(run.round->GetInterruptionPoints().size() == 6);
   };
-  refused({{id, 3}}, 0, "has 4 tokens, and cannot have been cut at 3");
-  refused({{id, 10}}, 0, "cannot have been cut at 10");
+  refused({{id, 3}}, 0, "has 4 tokens, and cannot have been interrupted at 3");
+  refused({{id, 10}}, 0, "cannot have been interrupted at 10");
   refused({{id, 5}, {MakeSampleId(9, 0, 0), 1}}, 0, "is not in this round");
   refused({{MakeSampleId(1, 0, 0), 5}}, 1, "is not in this round");
-  REQUIRE(CheckInterruptionPoints(
-              *run.buffer,
-              {.version = 2, .interruption_points = InterruptionPoints{{id, 4}, {id + 1, 9}}})
-              .ok());
+  const auto fits = [&](const RoundSpec& spec) { return run.Begin(spec).ok(); };
+  REQUIRE(fits({.version = 2, .interruption_points = InterruptionPoints{{id, 4}, {id + 1, 9}}}));
   // A final sample was left where it was when its replica was lost and nobody went on with it.
-  const RoundSpec final_order{
-      .version = 2, .max_versions = 2, .interruption_points = InterruptionPoints{{id, 4}}};
-  REQUIRE(CheckInterruptionPoints(*run.buffer, final_order).ok());
+  REQUIRE(
+      fits({.version = 2, .max_versions = 2, .interruption_points = InterruptionPoints{{id, 4}}}));
 }
 
 }  // namespace tandem

@@ -6,19 +6,8 @@
 #include "tests/controller/partial_rollout/buffer_run.h"
 
 namespace tandem {
-namespace {
-
-using testing::BufferRun;
-using testing::Id;
-using testing::OptionsOf;
-using testing::Says;
-using testing::SomePrompt;
-using testing::SomePrompts;
-
-}  // namespace
-
 TEST_CASE("R3: all finished: a round without cuts is what it is without partial rollout",
-          "[pool]") {
+          "[rollout_buffer]") {
   const BufferRun run;
   REQUIRE(run.buffer->Add(SomePrompts(0, 4)).ok());
   const auto requests = run.Begin({.step = 3, .version = 2, .groups = 4, .cap = 10});
@@ -46,7 +35,7 @@ TEST_CASE("R3: all finished: a round without cuts is what it is without partial 
   const std::vector<Sample> samples = run.Taken(4, &taken);
   REQUIRE(samples.size() == 12);
   for (const Sample& sample : samples) {
-    testing::RequireWhole(run, sample);
+    RequireWhole(run, sample);
     REQUIRE(sample.segments.size() == 2);
   }
   REQUIRE(taken.prompts.size() == 4);
@@ -58,7 +47,7 @@ TEST_CASE("R3: all finished: a round without cuts is what it is without partial 
   REQUIRE(run.Begin({.step = 4})->empty());
 }
 
-TEST_CASE("R3: none finished: every sample is carried with what it has", "[pool]") {
+TEST_CASE("R3: none finished: every sample is carried with what it has", "[rollout_buffer]") {
   BufferRun run;
   run.lengths = [](uint64_t) { return 9; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
@@ -78,10 +67,10 @@ TEST_CASE("R3: none finished: every sample is carried with what it has", "[pool]
   REQUIRE(run.buffer->complete() == 0);
   run.RunRound({.step = 1, .round = 2, .version = 1, .cap = 4});
   REQUIRE(run.buffer->complete() == 2);
-  for (const Sample& sample : run.Taken(2)) testing::RequireWhole(run, sample);
+  for (const Sample& sample : run.Taken(2)) RequireWhole(run, sample);
 }
 
-TEST_CASE("R3: mixed groups: only the unfinished samples of a group go on", "[pool]") {
+TEST_CASE("R3: mixed groups: only the unfinished samples of a group go on", "[rollout_buffer]") {
   BufferRun run;
   run.lengths = [](uint64_t id) { return id == Id(0, 1) ? 9 : 2; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
@@ -99,8 +88,8 @@ TEST_CASE("R3: mixed groups: only the unfinished samples of a group go on", "[po
   const std::vector<Continuation> from = requests->at(0).load_continued({Id(0, 1)}).value();
   REQUIRE(from.size() == 1);
   REQUIRE(from[0].tokens.size() == 4);
-  REQUIRE(from[0].tokens[3] == testing::TokenAt(Id(0, 1), 3));
-  REQUIRE(from[0].log_probs[3] == testing::LogProbAt(Id(0, 1), 3));
+  REQUIRE(from[0].tokens[3] == TokenAt(Id(0, 1), 3));
+  REQUIRE(from[0].log_probs[3] == LogProbAt(Id(0, 1), 3));
   REQUIRE(from[0].versions == std::vector<int64_t>{4, 4, 4, 4});
   REQUIRE(from[0].max_new_tokens == 4);
   run.RunRound({.step = 2, .round = 5, .version = 5, .groups = 2, .cap = 4});
@@ -122,7 +111,7 @@ TEST_CASE("R3: mixed groups: only the unfinished samples of a group go on", "[po
   REQUIRE(taken.tokens == 9 + 8 * 2);
 }
 
-TEST_CASE("R3: n = 1 and a cap of 1: one token of one sample at a time", "[pool]") {
+TEST_CASE("R3: n = 1 and a cap of 1: one token of one sample at a time", "[rollout_buffer]") {
   BufferRun run(OptionsOf(1, 6));
   run.lengths = [](uint64_t) { return 100; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
@@ -133,11 +122,12 @@ TEST_CASE("R3: n = 1 and a cap of 1: one token of one sample at a time", "[pool]
     REQUIRE(run.round->Counts().generated_tokens == 1);
   }
   const std::vector<Sample> samples = run.Taken(1);
-  testing::RequireWhole(run, samples[0]);
+  RequireWhole(run, samples[0]);
   REQUIRE(samples[0].finish_reason == FinishReason::kLength);
 }
 
-TEST_CASE("R3: remaining length 0: a sample is finished by length and not sent again", "[pool]") {
+TEST_CASE("R3: remaining length 0: a sample is finished by length and not sent again",
+          "[rollout_buffer]") {
   BufferRun run(OptionsOf(2, 8));
   run.lengths = [](uint64_t) { return 100; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
@@ -162,10 +152,10 @@ TEST_CASE("R3: remaining length 0: a sample is finished by length and not sent a
   }
 }
 
-TEST_CASE("R3: ids at or above the tokenizer's size never enter the pool", "[pool]") {
+TEST_CASE("R3: ids at or above the tokenizer's size never enter the buffer", "[rollout_buffer]") {
   const BufferRun run;
   Prompt prompt = SomePrompt(1);
-  for (const int32_t id : {static_cast<int32_t>(testing::kVocab), -1}) {
+  for (const int32_t id : {static_cast<int32_t>(kVocab), -1}) {
     prompt.tokens[1] = id;
     REQUIRE(absl::IsInvalidArgument(run.buffer->Add({SomePrompt(0), prompt})));
     REQUIRE(std::ssize(run.buffer->state().groups) == 0);
@@ -174,7 +164,7 @@ TEST_CASE("R3: ids at or above the tokenizer's size never enter the pool", "[poo
   REQUIRE(Says(run.buffer->Add({prompt}), "has no tokens"));
   REQUIRE(run.buffer->Add({SomePrompt(0)}).ok());
   const auto requests = run.Begin({.step = 1, .version = 1});
-  for (const int32_t id : {static_cast<int32_t>(testing::kVocab), 151670, -1}) {
+  for (const int32_t id : {static_cast<int32_t>(kVocab), 151670, -1}) {
     Sample sample = run.Generated(requests->front(), Id(0, 0));
     sample.tokens.back() = id;
     const absl::Status put = run.Put(sample);

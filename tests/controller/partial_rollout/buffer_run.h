@@ -1,4 +1,4 @@
-// A pool with rollouts whose tokens are a function of sample id and position, as a model's whose
+// A buffer with rollouts whose tokens are a function of sample id and position, as a model's whose
 // weights do not change.
 #pragma once
 
@@ -109,9 +109,11 @@ struct BufferRun {
     return sample;
   }
 
-  // Begins a round and returns its requests.
+  // Begins a round and returns its requests. With an error the round before is still the newest.
   absl::StatusOr<std::vector<GroupRequest>> Begin(const RoundSpec& spec) const {
-    TANDEM_ASSIGN_OR_RETURN(round, Round::Plan(*buffer, spec));
+    TANDEM_ASSIGN_OR_RETURN(Round planned, Round::Plan(*buffer, spec));
+    TANDEM_RETURN_IF_ERROR(planned.CheckInterruptionPoints());
+    round = std::move(planned);
     return round->MakeRequests();
   }
   absl::Status Put(const Sample& sample) const { return round->Put(sample); }
@@ -172,3 +174,19 @@ inline void RequireWhole(const BufferRun& run, const Sample& sample) {
 }
 
 }  // namespace tandem::testing
+
+// Tests over a buffer are about these: they name them without the namespace.
+namespace tandem {
+using testing::BufferRun;
+using testing::Id;
+using testing::kAll;
+using testing::kStep;
+using testing::kVocab;
+using testing::LogProbAt;
+using testing::OptionsOf;
+using testing::RequireWhole;
+using testing::Says;
+using testing::SomePrompt;
+using testing::SomePrompts;
+using testing::TokenAt;
+}  // namespace tandem

@@ -108,17 +108,17 @@ namespace {
 // still needs, up to 20.
 int64_t MostRounds(const PartialOptions& options, const std::function<int64_t()>& length) {
   int64_t most = 0, whole = 0;
-  std::vector<int64_t> pool;
+  std::vector<int64_t> buffer;
   for (int step = 0; step < 20; ++step) {
     for (int64_t round = 1; whole < options.train_batch_size; ++round) {
       most = std::max(most, round);
-      for (int64_t n = options.FreshPrompts(std::ssize(pool), whole); n > 0; --n) {
-        pool.push_back(length());
+      for (int64_t n = options.FreshPrompts(std::ssize(buffer), whole); n > 0; --n) {
+        buffer.push_back(length());
       }
-      for (int64_t g = 0; g < std::min(options.groups_per_round, std::ssize(pool)); ++g) {
-        pool[static_cast<size_t>(g)] -= options.cap;
+      for (int64_t g = 0; g < std::min(options.groups_per_round, std::ssize(buffer)); ++g) {
+        buffer[static_cast<size_t>(g)] -= options.cap;
       }
-      whole += static_cast<int64_t>(std::erase_if(pool, [](int64_t left) { return left <= 0; }));
+      whole += static_cast<int64_t>(std::erase_if(buffer, [](int64_t left) { return left <= 0; }));
     }
     whole -= options.train_batch_size;
   }

@@ -1,4 +1,4 @@
-// A pool that does not fit the run is refused by name, with the remedy.
+// A buffer that does not fit the run is refused by name, with the remedy.
 #include <functional>
 #include <optional>
 
@@ -7,18 +7,7 @@
 #include "tests/controller/partial_rollout/saved_buffer_fixture.h"
 
 namespace tandem {
-namespace {
-
-using testing::BufferRun;
-using testing::kStep;
-using testing::RowOf;
-using testing::SavedBufferFixture;
-using testing::Says;
-using testing::SomePrompt;
-
-}  // namespace
-
-TEST_CASE("A pool of another tokenizer is refused", "[saved_pool]") {
+TEST_CASE("A buffer of another tokenizer is refused", "[saved_buffer]") {
   const SavedBufferFixture f;
   BufferOptions options = f.run.options;
   options.tokenizer_digest = "other";
@@ -34,7 +23,7 @@ TEST_CASE("A pool of another tokenizer is refused", "[saved_pool]") {
   REQUIRE(Says(f.Loaded(options), "another tokenizer"));
 }
 
-TEST_CASE("A pool of other data is refused by row", "[saved_pool]") {
+TEST_CASE("A buffer of other data is refused by row", "[saved_buffer]") {
   const SavedBufferFixture f;
   const auto with_row = [&](std::optional<Prompt> row) {
     const absl::Status refused = f.Loaded(f.run.options, [&](uint64_t number) -> const Prompt* {
@@ -57,7 +46,7 @@ TEST_CASE("A pool of other data is refused by row", "[saved_pool]") {
 }
 
 TEST_CASE("Settings that samples cannot change on their way are refused, all by name",
-          "[saved_pool]") {
+          "[saved_buffer]") {
   const SavedBufferFixture f;
   const auto refused = [&](const std::function<void(BufferOptions&)>& change,
                            const std::string& text) {
@@ -87,7 +76,7 @@ TEST_CASE("Settings that samples cannot change on their way are refused, all by 
       "rollout.seed is 6 and was 5, rollout.top_k is 5 and was -1; set them back");
 }
 
-TEST_CASE("Cuts are followed by runs of the same settings alone", "[saved_pool]") {
+TEST_CASE("Cuts are followed by runs of the same settings alone", "[saved_buffer]") {
   const BufferOptions options = SavedBufferFixture().run.options;
   const std::string same = RoundJournalIdentity(options);
   REQUIRE(RoundJournalIdentity(options) == same);
@@ -102,7 +91,7 @@ TEST_CASE("Cuts are followed by runs of the same settings alone", "[saved_pool]"
   REQUIRE(other([](BufferOptions& o) { o.samples_per_prompt = 2; }));
 }
 
-TEST_CASE("An empty pool holds nobody to anything", "[saved_pool]") {
+TEST_CASE("An empty buffer holds nobody to anything", "[saved_buffer]") {
   const BufferRun run;
   const testing::TempDir checkpoint;
   REQUIRE(run.buffer->Save(checkpoint.path(), kStep).ok());
@@ -111,7 +100,7 @@ TEST_CASE("An empty pool holds nobody to anything", "[saved_pool]") {
   REQUIRE(CheckNoBuffer(checkpoint.path()).ok());
 }
 
-TEST_CASE("Another response length is refused only where it matters", "[saved_pool]") {
+TEST_CASE("Another response length is refused only where it matters", "[saved_buffer]") {
   const SavedBufferFixture f;  // samples of 2 (finished), 4 and 7 tokens, of at most 10
   const auto with = [&](int64_t length) {
     BufferOptions options = f.run.options;
@@ -141,7 +130,8 @@ TEST_CASE("Another response length is refused only where it matters", "[saved_po
   REQUIRE(with(10).ok());
 }
 
-TEST_CASE("A run with partial rollout off does not lose a pool without a word", "[saved_pool]") {
+TEST_CASE("A run with partial rollout off does not lose a buffer without a word",
+          "[saved_buffer]") {
   const SavedBufferFixture f;
   const absl::Status refused = CheckNoBuffer(f.checkpoint());
   REQUIRE(absl::IsFailedPrecondition(refused));

@@ -9,19 +9,8 @@
 #include "tests/controller/partial_rollout/buffer_run.h"
 
 namespace tandem {
-namespace {
-
-using testing::BufferRun;
-using testing::Id;
-using testing::OptionsOf;
-using testing::Says;
-using testing::SomePrompt;
-using testing::SomePrompts;
-
-}  // namespace
-
 TEST_CASE("a sample that does not go on as it was, bit for bit, is told and changes nothing",
-          "[pool]") {
+          "[rollout_buffer]") {
   BufferRun run;
   run.lengths = [](uint64_t) { return 9; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
@@ -72,7 +61,7 @@ TEST_CASE("a sample that does not go on as it was, bit for bit, is told and chan
   REQUIRE(run.buffer->Counts().tokens == 16);
 }
 
-TEST_CASE("samples of a round come once, and only those that were asked for", "[pool]") {
+TEST_CASE("samples of a round come once, and only those that were asked for", "[rollout_buffer]") {
   const BufferRun run;
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
   const auto requests = run.Begin({.step = 1, .version = 1, .groups = 1});
@@ -89,7 +78,7 @@ TEST_CASE("samples of a round come once, and only those that were asked for", "[
   REQUIRE(absl::IsNotFound(run.Put(other)));
 }
 
-TEST_CASE("a row that is carried is not added again", "[pool]") {
+TEST_CASE("a row that is carried is not added again", "[rollout_buffer]") {
   const BufferRun run;
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
   const absl::Status again = run.buffer->Add({SomePrompt(5), SomePrompt(1)});
@@ -100,7 +89,7 @@ TEST_CASE("a row that is carried is not added again", "[pool]") {
   REQUIRE(run.buffer->Add({SomePrompt(1, 1)}).ok());
 }
 
-TEST_CASE("a sample of the last version that it may have runs to its end", "[pool]") {
+TEST_CASE("a sample of the last version that it may have runs to its end", "[rollout_buffer]") {
   BufferRun run(OptionsOf(2, 100));
   run.lengths = [](uint64_t id) { return id == Id(0, 0) ? 40 : 7; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
@@ -127,11 +116,11 @@ TEST_CASE("a sample of the last version that it may have runs to its end", "[poo
   REQUIRE(run.buffer->complete() == 1);
   REQUIRE(run.round->GetInterruptionPoints() == InterruptionPoints{{Id(1, 0), 0}, {Id(1, 1), 0}});
   const std::vector<Sample> samples = run.Taken(1);
-  for (const Sample& sample : samples) testing::RequireWhole(run, sample);
+  for (const Sample& sample : samples) RequireWhole(run, sample);
   REQUIRE(samples[0].segments.size() == 4);
 }
 
-TEST_CASE("final samples of a group make a request of their own", "[pool]") {
+TEST_CASE("final samples of a group make a request of their own", "[rollout_buffer]") {
   BufferRun run(OptionsOf(2, 100));
   run.lengths = [](uint64_t) { return 40; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
@@ -147,7 +136,8 @@ TEST_CASE("final samples of a group make a request of their own", "[pool]") {
   REQUIRE(requests->at(1).sample_ids == std::vector<uint64_t>{Id(0, 0)});
 }
 
-TEST_CASE("counts of a round: what was issued, cut, generated and computed once more", "[pool]") {
+TEST_CASE("counts of a round: what was issued, cut, generated and computed once more",
+          "[rollout_buffer]") {
   BufferRun run;
   run.lengths = [](uint64_t id) { return id == Id(0, 1) ? 2 : 9; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
@@ -155,7 +145,7 @@ TEST_CASE("counts of a round: what was issued, cut, generated and computed once 
   RoundCounts counts = run.round->Counts();
   REQUIRE(counts.groups == 2);
   REQUIRE(counts.samples == 6);
-  REQUIRE(counts.cut_samples == 5);
+  REQUIRE(counts.interrupted_samples == 5);
   REQUIRE(counts.tokens == 22);
   REQUIRE(counts.generated_tokens == 22);
   REQUIRE(counts.prefilled_again_tokens == 0);
@@ -165,7 +155,7 @@ TEST_CASE("counts of a round: what was issued, cut, generated and computed once 
   counts = run.round->Counts();
   REQUIRE(counts.groups == 2);
   REQUIRE(counts.samples == 5);
-  REQUIRE(counts.cut_samples == 5);
+  REQUIRE(counts.interrupted_samples == 5);
   REQUIRE(counts.tokens == 14 + 12);
   REQUIRE(counts.generated_tokens == 6);
   REQUIRE(counts.prefilled_again_tokens == 2 * 4 + 3);
@@ -173,8 +163,8 @@ TEST_CASE("counts of a round: what was issued, cut, generated and computed once 
   REQUIRE(run.round->GetInterruptionPoints().at(Id(1, 0)) == 4);
 }
 
-TEST_CASE("what a request goes on from is read when it is sent, whatever the pool does meanwhile",
-          "[pool]") {
+TEST_CASE("what a request goes on from is read when it is sent, whatever the buffer does meanwhile",
+          "[rollout_buffer]") {
   BufferOptions options = OptionsOf(1, 100);
   options.compact_above_bytes = 0;
   BufferRun run(options);
@@ -188,11 +178,11 @@ TEST_CASE("what a request goes on from is read when it is sent, whatever the poo
   run.buffer.reset();
   const std::vector<Continuation> from = old->at(1).load_continued({Id(1, 0)}).value();
   REQUIRE(from[0].tokens.size() == 10);
-  REQUIRE(from[0].tokens[9] == testing::TokenAt(Id(1, 0), 9));
+  REQUIRE(from[0].tokens[9] == TokenAt(Id(1, 0), 9));
   REQUIRE_FALSE(old->at(1).load_continued({Id(0, 0)}).ok());
 }
 
-TEST_CASE("a batch that cannot be stored leaves the pool as it was", "[pool]") {
+TEST_CASE("a batch that cannot be stored leaves the buffer as it was", "[rollout_buffer]") {
   const BufferRun run;
   REQUIRE(run.buffer->Add(SomePrompts(0, 3)).ok());
   run.RunRound({.step = 1, .version = 1});
@@ -205,7 +195,8 @@ TEST_CASE("a batch that cannot be stored leaves the pool as it was", "[pool]") {
   REQUIRE(run.Taken(3).size() == 9);
 }
 
-TEST_CASE("the oldest whole groups are taken, in order of drawing, and the others stay", "[pool]") {
+TEST_CASE("the oldest whole groups are taken, in order of drawing, and the others stay",
+          "[rollout_buffer]") {
   BufferRun run(OptionsOf(1, 10));
   run.lengths = [](uint64_t id) { return id == Id(1, 0) ? 9 : 2; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 5)).ok());
@@ -221,7 +212,7 @@ TEST_CASE("the oldest whole groups are taken, in order of drawing, and the other
   REQUIRE(taken.prompts[1].data_row == 3);
 }
 
-TEST_CASE("a step that is dropped leaves the pool as it was marked", "[pool]") {
+TEST_CASE("a step that is dropped leaves the buffer as it was marked", "[rollout_buffer]") {
   BufferOptions options = OptionsOf(2, 10);
   options.compact_above_bytes = 0;
   BufferRun run(options);
@@ -246,7 +237,7 @@ TEST_CASE("a step that is dropped leaves the pool as it was marked", "[pool]") {
 }
 
 TEST_CASE("tokens of newer weights than the round's are refused before anything is asked",
-          "[pool]") {
+          "[rollout_buffer]") {
   BufferRun run;
   run.lengths = [](uint64_t) { return 9; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
@@ -256,7 +247,7 @@ TEST_CASE("tokens of newer weights than the round's are refused before anything 
 }
 
 TEST_CASE("how a sample was drawn goes with it, and one token off the support is enough",
-          "[pool]") {
+          "[rollout_buffer]") {
   BufferRun run(OptionsOf(1, 10));
   run.lengths = [](uint64_t) { return 9; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
@@ -272,7 +263,7 @@ TEST_CASE("how a sample was drawn goes with it, and one token off the support is
   REQUIRE(samples[0].temperature == 0.5f);
 }
 
-TEST_CASE("without log-probs there are none", "[pool]") {
+TEST_CASE("without log-probs there are none", "[rollout_buffer]") {
   BufferOptions options = OptionsOf(2, 10);
   options.log_probs = false;
   BufferRun run(options);
@@ -280,11 +271,11 @@ TEST_CASE("without log-probs there are none", "[pool]") {
   for (int64_t round = 0; round < 4; ++round) {
     run.RunRound({.step = 1, .round = round, .version = round, .cap = 3});
   }
-  for (const Sample& sample : run.Taken(2)) testing::RequireWhole(run, sample);
+  for (const Sample& sample : run.Taken(2)) RequireWhole(run, sample);
 }
 
-TEST_CASE("a full disk is told when a sample comes, and the pool goes on once there is room",
-          "[pool]") {
+TEST_CASE("a full disk is told when a sample comes, and the buffer goes on once there is room",
+          "[rollout_buffer]") {
   BufferRun run(OptionsOf(1, 4000));
   run.lengths = [](uint64_t) { return 3000; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
@@ -299,7 +290,7 @@ TEST_CASE("a full disk is told when a sample comes, and the pool goes on once th
   for (uint64_t g = 0; g < 2; ++g) {
     REQUIRE(run.Put(run.Generated(requests->at(g), Id(g, 0))).ok());
   }
-  for (const Sample& sample : run.Taken(2)) testing::RequireWhole(run, sample);
+  for (const Sample& sample : run.Taken(2)) RequireWhole(run, sample);
 }
 
 }  // namespace tandem

@@ -15,9 +15,9 @@ namespace {
 
 using testing::Has;
 
-const InterruptionPoints kCuts = {{0x7000000, 3}, {0xffffffffffffffff, 40000}};
+const InterruptionPoints kPoints = {{0x7000000, 3}, {0xffffffffffffffff, 40000}};
 
-struct CutJournalFixture {
+struct RoundJournalFixture {
   std::unique_ptr<RoundJournal> Open(const std::string& run = "run 1") const {
     auto journal = RoundJournal::Open(path, run);
     INFO(journal.status().ToString());
@@ -35,20 +35,20 @@ struct CutJournalFixture {
 
 }  // namespace
 
-TEST_CASE("cuts of a round are found again, by another process too", "[journal]") {
-  const CutJournalFixture f;
+TEST_CASE("interruption points are found again, by another process too", "[journal]") {
+  const RoundJournalFixture f;
   {
     const auto journal = f.Open();
     REQUIRE(journal->note().empty());
     REQUIRE_FALSE(journal->Find(1, 0, 1));
-    REQUIRE(journal->Append(1, 0, 1, kCuts).ok());
+    REQUIRE(journal->Append(1, 0, 1, kPoints).ok());
     REQUIRE(journal->Append(1, 1, 1, {}).ok());
     REQUIRE(journal->Append(2, 0, 3, {{5, 0}}).ok());
-    REQUIRE(journal->Find(1, 0, 1) == kCuts);
+    REQUIRE(journal->Find(1, 0, 1) == kPoints);
   }
   const auto journal = f.Open();
   REQUIRE(journal->note().empty());
-  REQUIRE(journal->Find(1, 0, 1) == kCuts);
+  REQUIRE(journal->Find(1, 0, 1) == kPoints);
   // A round that cut nothing is known too, and is not to be cut when it is made again.
   REQUIRE(journal->Find(1, 1, 1) == InterruptionPoints{});
   REQUIRE(journal->Find(2, 0, 3) == InterruptionPoints{{5, 0}});
@@ -57,45 +57,47 @@ TEST_CASE("cuts of a round are found again, by another process too", "[journal]"
   REQUIRE_FALSE(journal->Find(3, 0, 3));
 }
 
-TEST_CASE("a round that is made again with the same cuts is written once", "[journal]") {
-  const CutJournalFixture f;
+TEST_CASE("a round that is made again with the same interruption points is written once",
+          "[journal]") {
+  const RoundJournalFixture f;
   const auto journal = f.Open();
-  for (int64_t step = 1; step < 4; ++step) REQUIRE(journal->Append(step, 0, step, kCuts).ok());
+  for (int64_t step = 1; step < 4; ++step) REQUIRE(journal->Append(step, 0, step, kPoints).ok());
   const std::string bytes = f.Bytes();
-  REQUIRE(journal->Append(1, 0, 1, kCuts).ok());
+  REQUIRE(journal->Append(1, 0, 1, kPoints).ok());
   REQUIRE(f.Bytes() == bytes);
   REQUIRE(journal->Find(3, 0, 3));
 }
 
-TEST_CASE("other cuts, other weights or a round that was not known begin another history",
-          "[journal]") {
+TEST_CASE(
+    "other interruption points, other weights or a round that was not known begin another history",
+    "[journal]") {
   const auto changed = [](int64_t step, int64_t round, int64_t version,
-                          const InterruptionPoints& cuts) {
-    const CutJournalFixture f;
+                          const InterruptionPoints& points) {
+    const RoundJournalFixture f;
     const auto journal = f.Open();
-    for (int64_t s = 1; s < 5; ++s) REQUIRE(journal->Append(2 * s, 0, s, kCuts).ok());
-    REQUIRE(journal->Append(step, round, version, cuts).ok());
+    for (int64_t s = 1; s < 5; ++s) REQUIRE(journal->Append(2 * s, 0, s, kPoints).ok());
+    REQUIRE(journal->Append(step, round, version, points).ok());
     const auto again = f.Open();
     for (const RoundJournal* known : {journal.get(), again.get()}) {
-      REQUIRE(known->Find(2, 0, 1) == kCuts);
-      REQUIRE(known->Find(step, round, version) == cuts);
+      REQUIRE(known->Find(2, 0, 1) == kPoints);
+      REQUIRE(known->Find(step, round, version) == points);
       REQUIRE_FALSE(known->Find(6, 0, 3));
       REQUIRE_FALSE(known->Find(8, 0, 4));
     }
   };
   changed(4, 0, 2, {{1, 2}});
-  changed(4, 0, 9, kCuts);
-  changed(5, 0, 2, kCuts);
-  changed(4, 1, 2, kCuts);
+  changed(4, 0, 9, kPoints);
+  changed(5, 0, 2, kPoints);
+  changed(4, 1, 2, kPoints);
 }
 
 TEST_CASE("a line that was being written when the process died is left out, wherever it is cut",
           "[journal]") {
-  const CutJournalFixture f;
+  const RoundJournalFixture f;
   {
     const auto journal = f.Open();
-    REQUIRE(journal->Append(1, 0, 1, kCuts).ok());
-    REQUIRE(journal->Append(2, 0, 2, kCuts).ok());
+    REQUIRE(journal->Append(1, 0, 1, kPoints).ok());
+    REQUIRE(journal->Append(2, 0, 2, kPoints).ok());
   }
   const std::string bytes = f.Bytes();
   const size_t last = bytes.rfind('\n', bytes.size() - 2) + 1;
@@ -104,7 +106,7 @@ TEST_CASE("a line that was being written when the process died is left out, wher
     f.Write(bytes.substr(0, size));
     const auto journal = f.Open();
     REQUIRE(journal->note().empty());
-    REQUIRE(journal->Find(1, 0, 1) == kCuts);
+    REQUIRE(journal->Find(1, 0, 1) == kPoints);
     REQUIRE_FALSE(journal->Find(2, 0, 2));
     // The next line does not stick to what was left of it.
     REQUIRE(journal->Append(2, 0, 2, {{9, 9}}).ok());
@@ -113,10 +115,10 @@ TEST_CASE("a line that was being written when the process died is left out, wher
 }
 
 TEST_CASE("a damaged line is told, and with it goes all that follows", "[journal]") {
-  const CutJournalFixture f;
+  const RoundJournalFixture f;
   {
     const auto journal = f.Open();
-    for (int64_t step = 1; step < 4; ++step) REQUIRE(journal->Append(step, 0, step, kCuts).ok());
+    for (int64_t step = 1; step < 4; ++step) REQUIRE(journal->Append(step, 0, step, kPoints).ok());
   }
   std::string bytes = f.Bytes();
   const size_t at = bytes.find("40000", bytes.find("\"step\":2"));
@@ -130,8 +132,8 @@ TEST_CASE("a damaged line is told, and with it goes all that follows", "[journal
 }
 
 TEST_CASE("a journal of another run is set aside and told", "[journal]") {
-  const CutJournalFixture f;
-  REQUIRE(f.Open("run 1")->Append(1, 0, 1, kCuts).ok());
+  const RoundJournalFixture f;
+  REQUIRE(f.Open("run 1")->Append(1, 0, 1, kPoints).ok());
   const auto journal = f.Open("run 2");
   REQUIRE(Has(journal->note(), "belongs to another run"));
   REQUIRE(Has(journal->note(), f.path + ".previous"));
@@ -146,11 +148,11 @@ TEST_CASE("a journal of another run is set aside and told", "[journal]") {
 }
 
 TEST_CASE("what does not fit is forgotten from there on, and old steps are pruned", "[journal]") {
-  const CutJournalFixture f;
+  const RoundJournalFixture f;
   const auto journal = f.Open();
   for (int64_t step = 1; step < 6; ++step) {
-    REQUIRE(journal->Append(step, 0, step, kCuts).ok());
-    REQUIRE(journal->Append(step, 1, step, kCuts).ok());
+    REQUIRE(journal->Append(step, 0, step, kPoints).ok());
+    REQUIRE(journal->Append(step, 1, step, kPoints).ok());
   }
   REQUIRE(journal->ForgetFrom(4, 1).ok());
   REQUIRE(journal->Prune(2).ok());
@@ -169,9 +171,9 @@ TEST_CASE("what does not fit is forgotten from there on, and old steps are prune
 }
 
 TEST_CASE("a full disk is told, and what was there stays readable", "[journal]") {
-  const CutJournalFixture f;
+  const RoundJournalFixture f;
   const auto journal = f.Open();
-  REQUIRE(journal->Append(1, 0, 1, kCuts).ok());
+  REQUIRE(journal->Append(1, 0, 1, kPoints).ok());
   InterruptionPoints many;
   for (uint64_t id = 0; id < 1000; ++id) many[id] = 7;
   {
@@ -184,7 +186,7 @@ TEST_CASE("a full disk is told, and what was there stays readable", "[journal]")
   REQUIRE(journal->Append(2, 0, 2, {{1, 1}}).ok());
   const auto again = f.Open();
   REQUIRE(again->note().empty());
-  REQUIRE(again->Find(1, 0, 1) == kCuts);
+  REQUIRE(again->Find(1, 0, 1) == kPoints);
   REQUIRE(again->Find(2, 0, 2) == InterruptionPoints{{1, 1}});
 }
 

@@ -1,4 +1,4 @@
-// Rounds that the clock ends, and an engine that needs longer than that for a token.
+// Rounds that end by time, and an engine that needs longer than a round for one token.
 #include <map>
 #include <optional>
 #include <utility>
@@ -24,7 +24,7 @@ struct RoundTimeFixture {
                 .response_length = 10} {
     run.lengths = [](uint64_t) { return kLength; };
     Open();
-    REQUIRE(runner->buffer().Add(testing::SomePrompts(0, 1)).ok());
+    REQUIRE(runner->buffer().Add(SomePrompts(0, 1)).ok());
   }
 
   // As a new process does, which has the journal.
@@ -47,7 +47,7 @@ struct RoundTimeFixture {
       passed += absl::Milliseconds(100);
       clock.Advance(absl::Milliseconds(100));
     }
-    const int64_t most = cuttable ? absl::IDivDuration(passed, token_time, &passed) : testing::kAll;
+    const int64_t most = cuttable ? absl::IDivDuration(passed, token_time, &passed) : kAll;
     for (const GroupRequest& request : *requests) {
       for (const uint64_t id : request.sample_ids) {
         REQUIRE(runner->Put(run.Generated(request, id, most)).ok());
@@ -66,7 +66,7 @@ struct RoundTimeFixture {
     return tokens;
   }
 
-  testing::BufferRun run;
+  BufferRun run;
   testing::FakeClock clock;
   PartialOptions options;
   absl::Duration token_time = absl::Seconds(1);
@@ -118,7 +118,7 @@ TEST_CASE("Rounds without a token are made again from the journal as they were",
   // The clock of the second life stands still: nothing but the journal cuts.
   f.Open();
   f.rounds = 0;
-  REQUIRE(f.runner->buffer().Add(testing::SomePrompts(0, 1)).ok());
+  REQUIRE(f.runner->buffer().Add(SomePrompts(0, 1)).ok());
   for (int round = 0; round < 5; ++round) {
     const std::optional<int64_t> again = f.Round();
     REQUIRE(again == (tokens[static_cast<size_t>(round)] == 0 ? std::nullopt : std::optional(1)));
@@ -130,6 +130,25 @@ TEST_CASE("Rounds without a token are made again from the journal as they were",
   REQUIRE(f.Round() == 0);
   REQUIRE(f.Round() == 0);
   REQUIRE(f.Round() == 1);
+}
+
+TEST_CASE("A journal that does not fit the buffer is dropped, and its round is planned anew",
+          "[partial]") {
+  RoundTimeFixture f(2);
+  REQUIRE(f.Round() == 2);
+  REQUIRE(f.Round() == 2);
+  f.Open();
+  f.rounds = 0;
+  REQUIRE(f.runner->buffer().Add(SomePrompts(1, 1)).ok());
+  REQUIRE(f.runner->Journaled(1, 1, 0));
+  REQUIRE(f.Round() == 2);
+  const std::vector<std::string> notices = f.runner->TakeNotices();
+  REQUIRE(notices.size() == 1);
+  REQUIRE(testing::Has(notices[0], "step 1, round 0: the journal does not match"));
+  REQUIRE(testing::Has(notices[0], "is not in this round"));
+  REQUIRE_FALSE(f.runner->Journaled(1, 1, 0));
+  REQUIRE(f.Round() == 2);
+  REQUIRE(f.runner->TakeNotices().empty());
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// A checkpoint with a pool in the middle of everything.
+// A checkpoint with a rollout buffer of finished, carried and fresh samples.
 #pragma once
 
 #include <cstring>
@@ -22,7 +22,7 @@ inline const Prompt* RowOf(uint64_t row) {
   return &rows[row];
 }
 
-// A pool in the middle: finished, carried and fresh samples, of two weight versions.
+// A buffer in the middle: finished, carried and fresh samples, of two weight versions.
 struct SavedBufferFixture {
   SavedBufferFixture() {
     run.lengths = [](uint64_t id) { return id % 3 == 0 ? 2 : 20; };
@@ -41,7 +41,7 @@ struct SavedBufferFixture {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
   }
 
-  // What loading says to a run with these options. A pool that refuses is as it was.
+  // What loading says to a run with these options. A buffer that refuses is as it was.
   absl::Status Loaded(const BufferOptions& options, const DataRows& rows = RowOf) const {
     const BufferRun other(options);
     REQUIRE(other.buffer->Add({SomePrompt(77)}).ok());
@@ -54,7 +54,7 @@ struct SavedBufferFixture {
   }
   absl::Status Loaded() const { return Loaded(run.options); }
 
-  // The pool's lines with `now` for the first `before`, and a digest that is right.
+  // The buffer's lines with `now` for the first `before`, and a digest that is right.
   absl::Status WithLine(const std::string& before, const std::string& now) const {
     const std::string whole = Bytes(lines());
     std::string text = whole.substr(0, whole.rfind('\n', whole.size() - 2) + 1);
@@ -91,3 +91,8 @@ struct SavedBufferFixture {
 };
 
 }  // namespace tandem::testing
+
+namespace tandem {
+using testing::RowOf;
+using testing::SavedBufferFixture;
+}  // namespace tandem

@@ -1,4 +1,4 @@
-// A pool in a checkpoint comes back as it was, and a damaged one is told.
+// A rollout buffer is restored from a checkpoint unchanged, and a damaged one is reported.
 #include "controller/partial_rollout/buffer/saved_buffer.h"
 
 #include <filesystem>
@@ -12,14 +12,6 @@
 namespace tandem {
 namespace {
 
-using testing::BufferRun;
-using testing::kStep;
-using testing::RowOf;
-using testing::SavedBufferFixture;
-using testing::Says;
-using testing::SomePrompt;
-using testing::SomePrompts;
-
 void RequireEqualCounts(const BufferCounts& a, const BufferCounts& b) {
   REQUIRE(a.Text() == b.Text());
   REQUIRE(a.carried_samples == b.carried_samples);
@@ -28,18 +20,19 @@ void RequireEqualCounts(const BufferCounts& a, const BufferCounts& b) {
 
 }  // namespace
 
-TEST_CASE("a pool of another step of the run is refused, and nothing changes", "[pool]") {
+TEST_CASE("a buffer of another step of the run is refused, and nothing changes",
+          "[rollout_buffer]") {
   BufferRun run;
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
   const testing::TempDir checkpoint;
   REQUIRE(run.buffer->Save(checkpoint.path(), kStep - 1).ok());
   const absl::Status status = run.buffer->Load(checkpoint.path(), nullptr, kStep);
   REQUIRE(absl::IsInvalidArgument(status));
-  REQUIRE(testing::Says(status, "saved after step 3, and the checkpoint after step 4"));
+  REQUIRE(Says(status, "saved after step 3, and the checkpoint after step 4"));
   REQUIRE(std::ssize(run.buffer->state().groups) == 2);
 }
 
-TEST_CASE("A pool in the middle of everything comes back as it was", "[saved_pool]") {
+TEST_CASE("A buffer in the middle of everything comes back as it was", "[saved_buffer]") {
   const SavedBufferFixture f;
   BufferRun other(f.run.options);
   other.lengths = f.run.lengths;
@@ -55,7 +48,7 @@ TEST_CASE("A pool in the middle of everything comes back as it was", "[saved_poo
   TakenGroups groups, same;
   const std::vector<Sample> want = f.run.Taken(4, &groups), got = other.Taken(4, &same);
   for (size_t i = 0; i < want.size(); ++i) {
-    testing::RequireWhole(f.run, want[i]);
+    RequireWhole(f.run, want[i]);
     REQUIRE(got[i].sample_id == want[i].sample_id);
     REQUIRE(got[i].tokens == want[i].tokens);
     REQUIRE(got[i].log_probs == want[i].log_probs);
@@ -76,7 +69,7 @@ TEST_CASE("A pool in the middle of everything comes back as it was", "[saved_poo
   REQUIRE(same.partial_samples == groups.partial_samples);
 }
 
-TEST_CASE("A round trip at every state, in the middle of a round too", "[saved_pool]") {
+TEST_CASE("A round trip at every state, in the middle of a round too", "[saved_buffer]") {
   const BufferRun run;
   const auto round_trip = [&] {
     const testing::TempDir checkpoint;
@@ -112,7 +105,7 @@ TEST_CASE("A round trip at every state, in the middle of a round too", "[saved_p
   round_trip();
 }
 
-TEST_CASE("A checkpoint without a pool leaves an empty one", "[saved_pool]") {
+TEST_CASE("A checkpoint without a buffer leaves an empty one", "[saved_buffer]") {
   const SavedBufferFixture f;
   const BufferRun other;
   REQUIRE(other.buffer->Add({SomePrompt(5)}).ok());
@@ -122,7 +115,7 @@ TEST_CASE("A checkpoint without a pool leaves an empty one", "[saved_pool]") {
   REQUIRE(std::ssize(other.buffer->state().groups) == 0);
 }
 
-TEST_CASE("A save replaces the pool of an earlier attempt", "[saved_pool]") {
+TEST_CASE("A save replaces the buffer of an earlier attempt", "[saved_buffer]") {
   const SavedBufferFixture f;
   REQUIRE(f.run.buffer->Add({SomePrompt(50)}).ok());
   REQUIRE(f.run.buffer->Save(f.checkpoint(), kStep).ok());
@@ -131,7 +124,7 @@ TEST_CASE("A save replaces the pool of an earlier attempt", "[saved_pool]") {
   REQUIRE(std::ssize(other.buffer->state().groups) == 4);
 }
 
-TEST_CASE("Every cut of a saved pool is told", "[saved_pool]") {
+TEST_CASE("Every cut of a saved buffer is told", "[saved_buffer]") {
   const SavedBufferFixture f;
   for (const std::string& path : {f.lines(), f.tokens()}) {
     const std::string bytes = SavedBufferFixture::Bytes(path);
@@ -153,7 +146,7 @@ TEST_CASE("Every cut of a saved pool is told", "[saved_pool]") {
   }
 }
 
-TEST_CASE("Every changed byte of a saved pool is told", "[saved_pool]") {
+TEST_CASE("Every changed byte of a saved buffer is told", "[saved_buffer]") {
   const SavedBufferFixture f;
   for (const std::string& path : {f.lines(), f.tokens()}) {
     const std::string bytes = SavedBufferFixture::Bytes(path);
@@ -168,7 +161,7 @@ TEST_CASE("Every changed byte of a saved pool is told", "[saved_pool]") {
   }
 }
 
-TEST_CASE("Whether a checkpoint's pool is whole is told without what to do", "[saved_pool]") {
+TEST_CASE("Whether a checkpoint's buffer is whole is told without what to do", "[saved_buffer]") {
   const SavedBufferFixture f;
   REQUIRE(CheckSavedBuffer(f.checkpoint()).ok());
   REQUIRE(CheckSavedBuffer(f.run.dir.path() / "none").ok());
@@ -191,7 +184,7 @@ TEST_CASE("Whether a checkpoint's pool is whole is told without what to do", "[s
 }
 
 TEST_CASE("A format of a later build is refused before anything else of it is read",
-          "[saved_pool]") {
+          "[saved_buffer]") {
   const SavedBufferFixture f;
   const absl::Status refused = f.WithLine("\"format\":1,", "\"format\":2,\"later\":[],");
   REQUIRE(absl::IsUnimplemented(refused));
@@ -201,9 +194,9 @@ TEST_CASE("A format of a later build is refused before anything else of it is re
   REQUIRE(absl::IsUnimplemented(f.Loaded()));
 }
 
-TEST_CASE("Stored ids outside the vocabulary are refused by sample", "[saved_pool]") {
+TEST_CASE("Stored ids outside the vocabulary are refused by sample", "[saved_buffer]") {
   const SavedBufferFixture f;
-  for (const int32_t id : {static_cast<int32_t>(testing::kVocab), -1}) {
+  for (const int32_t id : {static_cast<int32_t>(kVocab), -1}) {
     const absl::Status refused = f.WithFirstToken(id);
     REQUIRE(absl::IsDataLoss(refused));
     REQUIRE(Says(refused, fmt::format("sample 0x0 holds the token id {}, and the tokenizer has 50 "
@@ -216,7 +209,7 @@ TEST_CASE("Stored ids outside the vocabulary are refused by sample", "[saved_poo
   REQUIRE(absl::IsInvalidArgument(f.WithLine("\"tokens\":[0,7,49]", "\"tokens\":[0,7,50]")));
 }
 
-TEST_CASE("Lines that lie are told, their digest being right", "[saved_pool]") {
+TEST_CASE("Lines that lie are told, their digest being right", "[saved_buffer]") {
   const SavedBufferFixture f;
   const auto told = [&](const std::string& before, const std::string& now, const std::string& why) {
     INFO(now);
@@ -224,24 +217,24 @@ TEST_CASE("Lines that lie are told, their digest being right", "[saved_pool]") {
     REQUIRE(absl::IsDataLoss(status));
     REQUIRE(Says(status, why));
   };
-  told("\"row\":1,", "\"row\":0,", "row 0 of epoch 0 is there twice: its sample ids would be too");
+  told("\"row\":1,", "\"row\":0,", "row 0 of epoch 0 occurs twice, and with it its sample ids");
   told("\"row\":1,", "\"row\":2,", "its id is not that of its row");
   told("\"id\":1,", "\"id\":0,", "its id is not that of its row");
-  told("[[1,4],[2,3]]", "[[1,4],[1,3]]", "its weight versions do not rise");
-  told("[[1,4],[2,3]]", "[[1,4],[2,30]]", "its lengths are none");
-  told("[[1,4],[2,3]]", "[[1,4],[2,0]]", "its lengths are none");
+  told("[[1,4],[2,3]]", "[[1,4],[1,3]]", "its weight versions are not ascending");
+  told("[[1,4],[2,3]]", "[[1,4],[2,30]]", "its token counts are invalid");
+  told("[[1,4],[2,3]]", "[[1,4],[2,0]]", "its token counts are invalid");
   told("[[1,4],[2,3]]", "[[1,4],[2,6]]", "it has no tokens left, and is not finished");
   told("\"offset\":0,", "\"offset\":-1,", "its arrays are not within the file");
   told("\"offset\":0,", "\"offset\":100000,", "its arrays are not within the file");
   told("\"finish\":\"none\"", "\"finish\":\"later\"", "finish is \"later\"");
-  told("\"groups\":3", "\"groups\":4", "its groups are not those that its header counts");
-  told("\"next_group\":3", "\"next_group\":2", "its groups are not those that its header counts");
-  told("\"group\":1,", "\"group\":0,", "its groups are not those that its header counts");
+  told("\"groups\":3", "\"groups\":4", "its groups do not match the counts in its header");
+  told("\"next_group\":3", "\"next_group\":2", "its groups do not match the counts in its header");
+  told("\"group\":1,", "\"group\":0,", "its groups do not match the counts in its header");
   told("\"epoch\":0,", "\"epoch\":[],", "json.exception");
   told("\"settings\":{", "\"settings\":[{", "is damaged");
 }
 
-TEST_CASE("A full disk leaves no half of a pool, and the one before", "[saved_pool]") {
+TEST_CASE("A full disk leaves no half of a buffer, and the one before", "[saved_buffer]") {
   BufferRun run;
   run.options.sampling.max_tokens = 4000;
   run.lengths = [](uint64_t) { return 3000; };

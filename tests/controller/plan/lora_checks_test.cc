@@ -1,4 +1,4 @@
-// model.lora against the files that it is about, and the keys that messages name.
+// model.lora against the files that it names, and the keys in the messages.
 #include "controller/plan/lora_checks.h"
 
 #include <filesystem>

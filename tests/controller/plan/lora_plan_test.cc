@@ -18,8 +18,7 @@ using testing::TempDir;
 using testing::TinyModelOptions;
 using testing::WriteTinyModel;
 
-TrainerMemoryOptions PlannedOptions(const std::string& model_dir,
-                                    const std::vector<std::string>& overrides) {
+MemoryPlanInput PlanInput(const std::string& model_dir, const std::vector<std::string>& overrides) {
   std::vector<std::string> all = {"model.path=" + model_dir, "data.train_files=[/t.jsonl]",
                                   "cluster.run_dir=/r"};
   all.insert(all.end(), overrides.begin(), overrides.end());
@@ -27,7 +26,12 @@ TrainerMemoryOptions PlannedOptions(const std::string& model_dir,
   REQUIRE(loaded.ok());
   const auto spec = LoadModelSpec(model_dir);
   REQUIRE(spec.ok());
-  return MakeMemoryPlanInput(*spec, loaded->config, int64_t{1} << 30).trainer;
+  return MakeMemoryPlanInput(*spec, loaded->config, int64_t{1} << 30);
+}
+
+TrainerMemoryOptions PlannedOptions(const std::string& model_dir,
+                                    const std::vector<std::string>& overrides) {
+  return PlanInput(model_dir, overrides).trainer;
 }
 
 TEST_CASE("a plan with adapters counts them, and the base as it is stored") {
@@ -51,13 +55,18 @@ TEST_CASE("a plan with adapters counts them, and the base as it is stored") {
   }
 }
 
-MemoryPlan PlanWith(const std::string& model_dir, const std::vector<std::string>& overrides) {
-  std::vector<std::string> all = {"model.path=" + model_dir, "data.train_files=[/t.jsonl]",
-                                  "cluster.run_dir=/r", "model.lora.rank=64"};
-  all.insert(all.end(), overrides.begin(), overrides.end());
-  const auto loaded = LoadConfig("", all).value();
-  const ModelSpec spec = LoadModelSpec(model_dir).value();
-  return PlanMemory(spec, MakeMemoryPlanInput(spec, loaded.config, int64_t{1} << 30));
+MemoryPlan PlanWith(const std::string& model_dir, std::vector<std::string> overrides) {
+  overrides.push_back("model.lora.rank=64");
+  return PlanMemory(LoadModelSpec(model_dir).value(), PlanInput(model_dir, overrides));
+}
+
+// Weights that show in pages of 2 MiB.
+void WriteWideModel(const std::string& model_dir) {
+  TinyModelOptions model;
+  model.hidden_size = 1024;
+  model.intermediate_size = 4096;
+  model.num_heads = 64;
+  REQUIRE(WriteTinyModel(model_dir, model).ok());
 }
 
 int64_t Bytes(const MemoryPlan& plan, const std::string& phase, bool trainer, const char* tag) {
@@ -73,11 +82,7 @@ int64_t Bytes(const MemoryPlan& plan, const std::string& phase, bool trainer, co
 
 TEST_CASE("a plan counts adapters beside the base in both workers") {
   const TempDir dir;
-  TinyModelOptions model;
-  model.hidden_size = 1024;  // so that it shows in pages of 2 MiB
-  model.intermediate_size = 4096;
-  model.num_heads = 64;
-  REQUIRE(WriteTinyModel(dir.path(), model).ok());
+  WriteWideModel(dir.path());
   const MemoryPlan merged = PlanWith(dir.path(), {}),
                    beside = PlanWith(dir.path(), {"model.lora.merge=false"});
   ModelSpec spec = LoadModelSpec(dir.path()).value();
@@ -95,11 +100,7 @@ TEST_CASE("a plan counts adapters beside the base in both workers") {
 
 TEST_CASE("a plan counts what dropout takes, in the trainer alone") {
   const TempDir dir;
-  TinyModelOptions model;
-  model.hidden_size = 1024;  // so that it shows in pages of 2 MiB
-  model.intermediate_size = 4096;
-  model.num_heads = 64;
-  REQUIRE(WriteTinyModel(dir.path(), model).ok());
+  WriteWideModel(dir.path());
   const MemoryPlan none = PlanWith(dir.path(), {"model.lora.merge=false"}),
                    drops =
                        PlanWith(dir.path(), {"model.lora.merge=false", "model.lora.dropout=0.1"});

@@ -13,8 +13,7 @@ using tandem::testing::Has;
 
 // What a ConsoleProgress prints to a file.
 struct Screen {
-  explicit Screen(bool terminal)
-      : file(std::tmpfile()), progress(ConsoleOptions{file, terminal}) {}
+  explicit Screen(bool terminal) : file(std::tmpfile()), progress(ConsoleOptions{file, terminal}) {}
   ~Screen() { std::fclose(file); }
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
@@ -31,7 +30,8 @@ struct Screen {
 StepRecord MakeProgressStep(int64_t step, double seconds = 10) {
   StepRecord record;
   record.step = step;
-  record.metrics = {{kRewardMean, 0.25 * static_cast<double>(step)}, {kResponseLengthMean, 6.0},
+  record.metrics = {{kRewardMean, 0.25 * static_cast<double>(step)},
+                    {kResponseLengthMean, 6.0},
                     {kStepSeconds, seconds}};
   record.phases = {{"generate", 4, 1 << 20}};
   return record;

@@ -82,10 +82,9 @@ TEST_CASE("PartialText adds the steps up, and weighs staleness by tokens", "[rep
   steps.push_back(
       PartialStep(4, {{kStaleTokens, 120}, {kStaleTokensShare, 0.25}, {kStalenessMean, 0.5}}));
   REQUIRE(PartialText(steps) ==
-          "partial rollout: 4 rounds + 1 during training in 3 steps, 21 samples cut, 1234 tokens "
-          "prefilled again for 330 generated; 0 groups carried and 0 complete in the pool at the "
-          "end; the tail of "
-          "generation left 37.5 % of the slots empty\n"
+          "partial rollout: 4 rounds + 1 during training in 3 steps, 21 samples interrupted, "
+          "1234 tokens prefilled again for 330 generated; 0 groups carried and 0 complete in the "
+          "rollout buffer at the end; the tail of generation left 37.5 % of the slots empty\n"
           "2.08 % of the samples have tokens of several versions (span up to 3); 25 % of a step's "
           "trained tokens are of older weights, 0.75 versions old in the mean");
 }

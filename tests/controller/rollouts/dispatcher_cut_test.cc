@@ -1,4 +1,4 @@
-// Rounds that end early, and samples that go on.
+// Rounds that end early, and samples that continue.
 #include <map>
 #include <set>
 
@@ -63,7 +63,7 @@ struct Fakes {
   }
 };
 
-// Every sample once, made of its own tokens.
+// Every sample once, made only of its own tokens.
 std::function<absl::Status(Sample)> Into(Samples& samples) {
   return [&samples](const Sample& sample) {
     for (int64_t i = 0; i < sample.response_tokens(); ++i) {

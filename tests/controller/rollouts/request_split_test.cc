@@ -1,4 +1,4 @@
-// What requests carry: how much, and for how long the controller holds it.
+// The content of requests: its size, and how long the controller holds it.
 #include <numeric>
 #include <set>
 

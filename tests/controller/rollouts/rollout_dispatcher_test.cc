@@ -33,7 +33,7 @@ std::vector<Replica> Replicas(testing::CallJournal& journal, int count) {
   return replicas;
 }
 
-// A rollout that answers when told.
+// A rollout that answers when the test says so.
 class ThreadedRollout : public testing::FakeRolloutClient {
  public:
   ThreadedRollout(testing::CallJournal& journal, int rank) : FakeRolloutClient(journal, rank, 1) {}

@@ -1,4 +1,4 @@
-// Rounds that end early while rollouts come and go.
+// Rounds that end early while rollouts are lost and replaced.
 #include <map>
 
 #include <catch2/catch.hpp>
@@ -34,7 +34,7 @@ void Start(testing::FakeRun& run) {
                      return (id & 0xfff) == 2 ? std::optional<int64_t>(5) : std::nullopt;
                    }};
   run.Prepare(StartMode::kPaused);
-  REQUIRE(run.weights.Publish(0, "").ok());
+  REQUIRE(run.weights.Sync(0, "").ok());
   REQUIRE(run.weights.Wake().ok());
 }
 

@@ -25,7 +25,7 @@ GroupRequest Group() {
 // `deaths` times a rollout dies over what it is asked for.
 absl::Status GenerateWith(testing::FakeRun& run, int deaths, BudgetOwner owner) {
   run.Prepare(StartMode::kPaused);
-  REQUIRE(run.weights.Publish(0, "").ok());
+  REQUIRE(run.weights.Sync(0, "").ok());
   REQUIRE(run.weights.Wake().ok());
   if (deaths > 0) {
     run.journal.FailNext("rollout 0", "Generate", absl::UnavailableError("gone"), 0, deaths);
@@ -103,7 +103,7 @@ TEST_CASE("F3: a rollout that restarts is synced and given prompts while the oth
     return std::make_shared<Successor>(run.journal, rank, incarnation, gate);
   };
   run.Prepare(StartMode::kPaused);
-  REQUIRE(run.weights.Publish(0, "").ok());
+  REQUIRE(run.weights.Sync(0, "").ok());
   REQUIRE(run.weights.Wake().ok());
   run.journal.Take();
   run.DieAt({WorkerRole::kRollout, 1}, "Generate");
@@ -150,7 +150,7 @@ TEST_CASE("F3: a rollout that restarts is synced and given prompts while the oth
 TEST_CASE("F3: two rollouts lost one after the other both come back", "[serving][recovery]") {
   testing::FakeRun run(3);
   run.Prepare(StartMode::kPaused);
-  REQUIRE(run.weights.Publish(0, "").ok());
+  REQUIRE(run.weights.Sync(0, "").ok());
   REQUIRE(run.weights.Wake().ok());
   run.DieAt({WorkerRole::kRollout, 1}, "Generate");
   // The second dies as the first comes back.
@@ -176,7 +176,7 @@ TEST_CASE("F3: two rollouts lost one after the other both come back", "[serving]
 TEST_CASE("A call on all rollouts is made at once", "[serving]") {
   testing::FakeRun run(3);
   run.Prepare(StartMode::kPaused);
-  REQUIRE(run.weights.Publish(0, "").ok());
+  REQUIRE(run.weights.Sync(0, "").ok());
   REQUIRE(run.weights.Wake().ok());
   std::mutex mutex;
   std::condition_variable changed;

@@ -23,7 +23,7 @@ bool AnyHas(const Lines& lines, const std::string& part) {
                      [&](const std::string& line) { return Has(line, part); });
 }
 
-// A call that ends only when it is cancelled; with an error of its own after half a minute, so that
+// A call that ends only when it is cancelled; with a distinct error after half a minute, so that
 // a test fails instead of hanging.
 class Endless {
  public:
@@ -79,7 +79,7 @@ absl::Status Ignore(const Sample&) { return absl::OkStatus(); }
 // All rollouts hold version 0 and serve.
 void Serve(testing::FakeRun& run) {
   run.Prepare(StartMode::kPaused);
-  REQUIRE(run.weights.Publish(0, "").ok());
+  REQUIRE(run.weights.Sync(0, "").ok());
   REQUIRE(run.weights.Wake().ok());
   run.journal.Take();
 }
@@ -181,7 +181,7 @@ TEST_CASE("Nobody waits for the sync of a rollout that is not wanted any more",
   REQUIRE(run.journal.Count("rollout 1 AbortUpdate()") == 1);
   REQUIRE(run.journal.Count("rollout 0 AbortUpdate()") == 0);
   endless = false;
-  REQUIRE(run.weights.Publish(0, "").ok());
+  REQUIRE(run.weights.Sync(0, "").ok());
   REQUIRE(run.weights.Wake().ok());
   REQUIRE(run.weights.Complete(0));
 }

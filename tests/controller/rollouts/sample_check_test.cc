@@ -58,8 +58,10 @@ TEST_CASE("What does not fit the request is named", "[sample_check]") {
       {"has id 100 as response token 1, and the tokenizer has 100 ids",
        [](Sample& s) { s.tokens.back() = 100; }},
       {"has id -1 as response token 0", [](Sample& s) { s.tokens[2] = -1; }},
-      {"not finite (nan) at response token 1", [](Sample& s) { s.log_probs[1] = NAN; }},
-      {"not finite (-inf) at response token 0", [](Sample& s) { s.log_probs[0] = -INFINITY; }},
+      {"is nan, not finite: sample 0x11, position 3, weight version 4, in the rollout",
+       [](Sample& s) { s.log_probs[1] = NAN; }},
+      {"is infinite, not finite: sample 0x11, position 2",
+       [](Sample& s) { s.log_probs[0] = -INFINITY; }},
       {"a response token 1 that weights of version 3 sampled; version 4 was asked for",
        [](Sample& s) { s.versions[1] = 3; }}};
   const GroupRequest request = AskedGroup();
@@ -69,7 +71,7 @@ TEST_CASE("What does not fit the request is named", "[sample_check]") {
     const absl::Status refused = CheckAnswer(request, sample, 100);
     INFO(wrong.says << ": " << refused.ToString());
     REQUIRE(absl::IsDataLoss(refused));
-    REQUIRE(Says(refused, "sample 0x11 "));
+    REQUIRE(Says(refused, "sample 0x11"));
     REQUIRE(Says(refused, wrong.says));
   }
 }

@@ -1,4 +1,4 @@
-// Runs whose batches are made of rounds over a pool of carried groups.
+// Runs whose batches are made of rounds over a rollout buffer of carried groups.
 #pragma once
 
 #include <algorithm>

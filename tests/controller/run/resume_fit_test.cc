@@ -1,5 +1,5 @@
-// A checkpoint whose groups or adapters do not fit: a dry run and a start say the same of it, and
-// nothing has been moved or started by then.
+// A checkpoint whose groups or adapters do not fit: a dry run and a start give the same message,
+// before anything is moved or started.
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -72,10 +72,10 @@ struct ResumeFitFolder {
   const std::string base = dir.path().string();
 };
 
-// A pool of a run with another tokenizer.
+// A rollout buffer of a run with another tokenizer.
 void WritePool(const std::string& folder, int64_t step) {
-  const testing::BufferRun run;
-  REQUIRE(run.buffer->Add(testing::SomePrompts(0, 2)).ok());
+  const BufferRun run;
+  REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
   REQUIRE(run.buffer->Save(folder, step).ok());
 }
 
@@ -86,12 +86,12 @@ TEST_CASE("Groups that cannot go on are refused alike by a dry run and a start",
   const std::string late = f.Save(5, partial, [](const auto& to) { WritePool(to, 5); });
   const absl::Status other = f.Refusal(partial);
   REQUIRE(absl::IsInvalidArgument(other));
-  REQUIRE(testing::Says(other, late + "/partial_pool holds 2 groups"));
-  REQUIRE(testing::Says(other, "another tokenizer made their tokens"));
+  REQUIRE(Says(other, late + "/partial_pool holds 2 groups"));
+  REQUIRE(Says(other, "another tokenizer made their tokens"));
   REQUIRE(ExitCodeAt(FailedAt::kInputs, other) == kExitDataError);
   const absl::Status off = f.Refusal({});
   REQUIRE(absl::IsFailedPrecondition(off));
-  REQUIRE(testing::Says(off, "partial rollout is off"));
+  REQUIRE(Says(off, "partial rollout is off"));
   REQUIRE(ExitCodeAt(FailedAt::kInputs, off) == kExitDataError);
   // Going back to one sets the later ones aside, but not before it fits.
   const Overrides back = {"trainer.resume_mode=resume_path", "trainer.resume_from_path=" + early};
@@ -146,10 +146,10 @@ TEST_CASE("Other adapters than a checkpoint's are refused alike, with one remedy
   const auto refused = [&](const Overrides& now, const std::string& said) {
     const absl::Status status = f.Refusal(now);
     REQUIRE(absl::IsInvalidArgument(status));
-    REQUIRE(testing::Says(status, "checkpoint " + checkpoint));
-    REQUIRE(testing::Says(status, said));
-    REQUIRE_FALSE(testing::Says(status, "resume_path"));
-    REQUIRE_FALSE(testing::Says(status, "resume_mode"));
+    REQUIRE(Says(status, "checkpoint " + checkpoint));
+    REQUIRE(Says(status, said));
+    REQUIRE_FALSE(Says(status, "resume_path"));
+    REQUIRE_FALSE(Says(status, "resume_mode"));
   };
   refused({"model.lora.rank=2", "model.lora.target_modules=[q_proj, v_proj, up_proj]"},
           "set model.lora.target_modules=[q_proj, v_proj]");

@@ -39,9 +39,9 @@ void WriteModel(const fs::path& dir, int64_t hidden_size) {
   std::ofstream(dir / "config.json") << ModelConfigJson(SpecOfWidth(hidden_size));
 }
 
-void SavePool(const std::string& checkpoint, int64_t step) {
-  const testing::BufferRun run;
-  REQUIRE(run.buffer->Add(testing::SomePrompts(0, 1)).ok());
+void SaveBuffer(const std::string& checkpoint, int64_t step) {
+  const BufferRun run;
+  REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
   REQUIRE(run.buffer->Save(checkpoint, step).ok());
 }
 
@@ -72,13 +72,13 @@ struct ResumePointFolder {
     REQUIRE(index.ok());
     return *std::move(index);
   }
-  // `pool`: with a group that is not trained yet.
-  std::string Save(int64_t step, bool pool = false) const {
+  // `buffer`: with a group that is not trained yet.
+  std::string Save(int64_t step, bool buffer = false) const {
     CheckpointIndex index = Index();
     const auto folder = index.Begin(step);
     REQUIRE(folder.ok());
     WriteModel(*folder, 4);
-    if (pool) SavePool(*folder, step);
+    if (buffer) SaveBuffer(*folder, step);
     const auto path = index.Commit(step, {.step = step, .config_yaml = ConfigToYaml(config)});
     REQUIRE(path.ok());
     return *path;
@@ -319,12 +319,12 @@ TEST_CASE("Checkpoints of which none is whole are no reason to start anew", "[re
   REQUIRE(fs::exists(f.run_dir / "checkpoints.previous" / "step_10"));
 }
 
-TEST_CASE("A checkpoint whose pool is damaged is left out as one of which files are missing",
+TEST_CASE("A checkpoint whose buffer is damaged is left out as one of which files are missing",
           "[resume]") {
   const ResumePointFolder f;
-  const std::string first = f.Save(5, /*pool=*/true), second = f.Save(10, /*pool=*/true);
+  const std::string first = f.Save(5, /*buffer=*/true), second = f.Save(10, /*buffer=*/true);
   REQUIRE(f.Choose()->checkpoint == second);
-  // The same number of bytes: only the pool's own digest tells.
+  // The same number of bytes: only the rollout buffer's own digest tells.
   Damage(second + "/partial_pool/pool.jsonl");
   const auto point = f.Choose();
   REQUIRE(point->checkpoint == first);

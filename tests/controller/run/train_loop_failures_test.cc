@@ -1,4 +1,4 @@
-// What a run says of failures, and what it checks after them.
+// The messages of a run about failures, and its checks after them.
 #include <catch2/catch.hpp>
 
 #include "controller/store/batch_file.h"

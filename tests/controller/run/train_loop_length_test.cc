@@ -1,4 +1,4 @@
-// A run whose time is bounded: settled by its first steps, kept by what follows.
+// A run whose time is limited: its first steps set the length, and later starts keep it.
 #include <catch2/catch.hpp>
 
 #include "tests/fakes/fake_run.h"

@@ -1,4 +1,4 @@
-// KV pools and training memory never coexist: the order of calls that keeps them apart.
+// KV pools and training memory never coexist: the order of calls that ensures it.
 #include <catch2/catch.hpp>
 
 #include "common/base/status.h"

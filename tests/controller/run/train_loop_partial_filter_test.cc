@@ -1,4 +1,4 @@
-// Dynamic sampling over a pool of carried groups.
+// Dynamic sampling over a rollout buffer of carried groups.
 #include <catch2/catch.hpp>
 
 #include "tests/controller/run/partial_loop.h"
@@ -22,7 +22,7 @@ void FilterThirdRows(testing::FakeRun& run) {
 
 }  // namespace
 
-TEST_CASE("Dynamic sampling takes from the pool what its step lacks, and drops none beyond",
+TEST_CASE("Dynamic sampling takes from the buffer what its step lacks, and drops none beyond",
           "[partial][dynamic_sampling]") {
   for (const int64_t cap : {1, 3, 5}) {
     INFO("cap " << cap);

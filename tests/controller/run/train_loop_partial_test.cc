@@ -1,4 +1,4 @@
-// Steps whose batch is made of rounds over a pool of carried groups.
+// Steps whose batch is made of rounds over a rollout buffer of carried groups.
 #include <fstream>
 #include <set>
 
@@ -58,7 +58,7 @@ TEST_CASE("R4: every step has its whole batch, and no group is lost or trained t
       REQUIRE(run.Metric(5, "partial/carried_groups") +
                   run.Metric(5, "partial/whole_groups_left") ==
               left.groups);
-      // Whoever was drawn and is not in the pool was trained.
+      // Whoever was drawn and is not in the buffer was trained.
       REQUIRE(*rows.rbegin() < static_cast<uint64_t>(drawn));
     }
   }
@@ -130,7 +130,7 @@ TEST_CASE("R3: a batch that does not get full names each key that cuts", "[parti
                         "rollout.partial.round_seconds, or the number of rounds"));
 }
 
-TEST_CASE("a pool that fills the batch asks the rollouts for nothing", "[partial]") {
+TEST_CASE("a rollout buffer that fills the batch asks the rollouts for nothing", "[partial]") {
   PartialRun run(1);
   run.options.total_steps = 2;
   run.options.partial.groups_per_round = 4;
@@ -146,8 +146,10 @@ TEST_CASE("a pool that fills the batch asks the rollouts for nothing", "[partial
   REQUIRE(run.Metric(2, "partial/staleness_max") == 1);
 }
 
-TEST_CASE("a lost trainer takes the pool back to the checkpoint, a lost rollout changes nothing",
-          "[partial][recovery]") {
+TEST_CASE(
+    "a lost trainer takes the rollout buffer back to the checkpoint, a lost rollout changes "
+    "nothing",
+    "[partial][recovery]") {
   PartialRun undisturbed(2);
   CutInThrees(undisturbed, 2);
   REQUIRE(undisturbed.Run().ok());
@@ -163,7 +165,8 @@ TEST_CASE("a lost trainer takes the pool back to the checkpoint, a lost rollout 
   REQUIRE(TrainedOn(rollout.store) == TrainedOn(undisturbed.store));
 }
 
-TEST_CASE("a checkpoint has the pool of its step, and the run goes on from it", "[partial]") {
+TEST_CASE("a checkpoint has the rollout buffer of its step, and the run goes on from it",
+          "[partial]") {
   PartialRun whole(1);
   CutInThrees(whole, 1);
   REQUIRE(whole.Run().ok());
@@ -178,7 +181,8 @@ TEST_CASE("a checkpoint has the pool of its step, and the run goes on from it", 
   REQUIRE(TrainedOn(first.store) == TrainedOn(whole.store));
 }
 
-TEST_CASE("a pool that cannot be loaded is told from a run that failed", "[partial][recovery]") {
+TEST_CASE("a rollout buffer that cannot be loaded is told from a run that failed",
+          "[partial][recovery]") {
   PartialRun run(1);
   CutInThrees(run, 1);
   run.options.total_steps = 2;
@@ -197,7 +201,7 @@ TEST_CASE("a pool that cannot be loaded is told from a run that failed", "[parti
   REQUIRE(std::string(status.message()).rfind(damaged + ": ", 0) == 0);
 }
 
-TEST_CASE("a step that is dropped leaves the pool of the step before", "[partial]") {
+TEST_CASE("a step that is dropped leaves the rollout buffer of the step before", "[partial]") {
   PartialRun run(1);
   run.options.partial.cap = 3;
   run.options.partial.groups_per_round = 3;

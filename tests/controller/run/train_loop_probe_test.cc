@@ -1,4 +1,4 @@
-// What a step does to find out that a rollout's weights or its computation went wrong.
+// How a step finds out that a rollout's weights or computation are wrong.
 #include <algorithm>
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// What the number of ranks and replicas has to do with partial rollout in a train loop.
+// Partial rollout in a train loop with several ranks and replicas.
 #include <map>
 #include <set>
 

@@ -1,4 +1,4 @@
-// How a run ends that is stopped in the middle of a recovery, or has none left.
+// The end of a run that is stopped during a recovery or has no recovery left.
 #include <string>
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// What the end of generation costs, as a step's metrics tell it.
+// The cost of the end of generation in a step's metrics.
 #include <catch2/catch.hpp>
 
 #include "controller/run/train_loop.h"

@@ -1,4 +1,4 @@
-// When a run compares the rollouts' weights, and what becomes of it when they are others.
+// When a run compares the rollouts' weights, and how it ends if they differ.
 #include <filesystem>
 #include <fstream>
 
@@ -155,7 +155,7 @@ TEST_CASE("A check alone syncs once, compares, reports and touches nothing else"
 TEST_CASE("under LoRA a check names the files that it reads, of the start and of a checkpoint",
           "[weight_check][check_only][lora]") {
   const auto starts_with = [](bool merged, const std::string& adapter_path) {
-    return MakeAdapterWeightReference({.model_dir = "/base"}, merged, adapter_path)->FindFiles("");
+    return MakeAdapterCheckFiles({.model_dir = "/base"}, merged, adapter_path)->Find("");
   };
   REQUIRE(starts_with(true, "") == "/base");
   REQUIRE(starts_with(false, "").empty());  // no file has A
@@ -164,23 +164,23 @@ TEST_CASE("under LoRA a check names the files that it reads, of the start and of
 
   for (const bool merged : {true, false}) {
     const TempDir dir;
-    const auto reference = MakeAdapterWeightReference({.model_dir = "/base"}, merged, "/adapter");
+    const auto files = MakeAdapterCheckFiles({.model_dir = "/base"}, merged, "/adapter");
     const std::string step = dir.path() / "step_7";
     std::filesystem::create_directories(step + "/lora_adapter");
     std::ofstream(step + "/lora_adapter/adapter_config.json") << "{}";
     const std::string adapter = step + "/lora_adapter";
     // Adapters alone were saved.
-    REQUIRE(reference->FindFiles(step) == adapter);
-    REQUIRE(reference->Describe(adapter) == "/base with the adapter of " + adapter);
-    REQUIRE(reference->Describe("") == "/base with the trainers' adapters");
+    REQUIRE(files->Find(step) == adapter);
+    REQUIRE(files->Describe(adapter) == "/base with the adapter of " + adapter);
+    REQUIRE(files->Describe("") == "/base with the trainers' adapters");
     std::ofstream(step + "/config.json") << "{}";
-    REQUIRE(reference->FindFiles(step) == (merged ? step : adapter));
-    REQUIRE(reference->Describe(step) == (merged ? step : "/base with the adapter of " + adapter));
+    REQUIRE(files->Find(step) == (merged ? step : adapter));
+    REQUIRE(files->Describe(step) == (merged ? step : "/base with the adapter of " + adapter));
     // An export in bf16 is not what float32 serves.
-    REQUIRE(MakeAdapterWeightReference({.model_dir = "/base", .exact_export = false}, merged, "")
-                ->FindFiles(step) == adapter);
+    REQUIRE(MakeAdapterCheckFiles({.model_dir = "/base", .exact_export = false}, merged, "")
+                ->Find(step) == adapter);
     FakeRun run(1, 3, {.when = When::kOff}, ScrambleMode::kOff,
-                MakeAdapterWeightReference({.model_dir = "/base"}, merged, "/adapter"));
+                MakeAdapterCheckFiles({.model_dir = "/base"}, merged, "/adapter"));
     const auto none = run.weights.Check("/nope");
     REQUIRE(absl::IsNotFound(none.status()));
     REQUIRE(Says(none.status(), "/nope: there is no such directory"));
@@ -192,17 +192,15 @@ TEST_CASE("a full run's check reads the model, and then the checkpoint's export 
   const TempDir dir;
   const std::string step = dir.path() / "step_7";
   std::filesystem::create_directories(step);
-  const auto exact = MakeFullWeightReference({.model_dir = "/model"});
-  REQUIRE(exact->FindFiles("") == "/model");
-  REQUIRE(exact->FindFiles(step).empty());  // nothing was exported
+  const auto exact = MakeFullCheckFiles({.model_dir = "/model"});
+  REQUIRE(exact->Find("") == "/model");
+  REQUIRE(exact->Find(step).empty());  // nothing was exported
   std::ofstream(step + "/config.json") << "{}";
-  REQUIRE(exact->FindFiles(step) == step);
-  REQUIRE(MakeFullWeightReference({.model_dir = "/model", .exact_export = false})
-              ->FindFiles(step)
-              .empty());
+  REQUIRE(exact->Find(step) == step);
+  REQUIRE(MakeFullCheckFiles({.model_dir = "/model", .exact_export = false})->Find(step).empty());
   REQUIRE(exact->Describe("") == "the trainers");
   REQUIRE(exact->Describe(step) == step);
-  REQUIRE(exact->CheckFiles("/nope").ok());  // the trainers report it
+  REQUIRE(exact->Check("/nope").ok());  // the trainers report it
 }
 
 TEST_CASE("A check alone that fails reports every rollout and is data loss",

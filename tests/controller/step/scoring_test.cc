@@ -1,8 +1,11 @@
-// Rewards as they come from a service or the functions of the configuration: only numbers are
-// taken.
+// Rewards from a service or from the configured functions: only finite numbers are accepted.
 #include "controller/step/scoring.h"
 
+#include <atomic>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -18,15 +21,15 @@ namespace {
 // Gives every item 1, and the third what is asked for.
 class Service final : public v1::RewardService::Service {
  public:
-  double score = 1, fluency = 1;
+  std::atomic<double> score = 1, fluency = 1;  // set by a test, read by gRPC's threads
 
   grpc::Status Score(grpc::ServerContext*,
                      const v1::ScoreRequest* request,
                      v1::ScoreResponse* reply) override {
     for (int i = 0; i < request->items_size(); ++i) {
       v1::ItemScore& item = *reply->add_scores();
-      item.set_score(i == 2 ? score : 1);
-      (*item.mutable_extras())["fluency"] = i == 2 ? fluency : 1;
+      item.set_score(i == 2 ? score.load() : 1);
+      (*item.mutable_extras())["fluency"] = i == 2 ? fluency.load() : 1;
     }
     return grpc::Status::OK;
   }

@@ -1,4 +1,4 @@
-// A saved batch comes back as it was, and what is none is refused by name.
+// A saved batch is read back unchanged, and another file is refused by name.
 #include "controller/store/batch_file.h"
 
 #include <cstring>

@@ -2,10 +2,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include <catch2/catch.hpp>
 
+#include "common/formats/files.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -71,9 +71,7 @@ TEST_CASE("A checkpoint of a build before both is read", "[checkpoint]") {
   CheckpointIndex index = Open(dir.path());
   const std::string path = Save(index, 1);
   const std::string file = path + "/controller_state.json";
-  std::stringstream text;
-  text << std::ifstream(file).rdbuf();
-  std::string json = text.str();
+  std::string json = ReadWholeFile(file).value();
   const size_t at = json.find("\"skipped_in_a_row\"");
   REQUIRE(at != std::string::npos);
   json.erase(at, json.find('\n', at) - at);

@@ -6,7 +6,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/common/formats/file_size_limit.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
@@ -241,6 +243,21 @@ TEST_CASE("SampleStore forgets the samples that it drops", "[samples]") {
   REQUIRE(f.store->Read(21)->tokens == MakeStoredSample(21, 2).tokens);
   REQUIRE(f.store->Put(MakeStoredSample(30, 2), 7).ok());
   REQUIRE(f.store->Read(30)->tokens == MakeStoredSample(30, 2).tokens);
+}
+
+TEST_CASE("SampleStore names the key to change where the disk is full, and goes on after it",
+          "[samples]") {
+  SampleStoreFixture f;
+  REQUIRE(f.store->BeginStep(1).ok());
+  {
+    const testing::FileSizeLimit full(20);
+    const absl::Status put = f.store->Put(MakeStoredSample(1, 3), 7);
+    REQUIRE(absl::IsResourceExhausted(put));
+    REQUIRE(testing::Says(put, "step_000001.samples: writing failed"));
+    REQUIRE(testing::Says(put, "cluster.run_dir"));
+  }
+  REQUIRE(f.store->Put(MakeStoredSample(1, 3), 7).ok());
+  REQUIRE(f.store->Read(1)->tokens == MakeStoredSample(1, 3).tokens);
 }
 
 }  // namespace tandem

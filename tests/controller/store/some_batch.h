@@ -1,4 +1,4 @@
-// A small batch with everything in it.
+// A small batch that has every field.
 #pragma once
 
 #include <algorithm>

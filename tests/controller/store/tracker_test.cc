@@ -10,22 +10,17 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/formats/files.h"
 #include "controller/store/tensorboard_tracker.h"
 #include "controller/store/trackers.h"
 #include "tests/common/formats/file_size_limit.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/captured_output.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // What goes to the standard error stream, as the log does, while this object lives. A pipe, which
 // no limit on the size of files concerns.
@@ -55,14 +50,6 @@ class CapturedLog {
   std::string text_;
 };
 
-int64_t CountOf(const std::string& words, const std::string& text) {
-  int64_t count = 0;
-  for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) {
-    ++count;
-  }
-  return count;
-}
-
 }  // namespace
 
 TEST_CASE("JsonlTracker writes one object per step and null for NaN", "[observe]") {
@@ -71,7 +58,7 @@ TEST_CASE("JsonlTracker writes one object per step and null for NaN", "[observe]
   JsonlTracker tracker(path);
   tracker.Log(1, {{"actor/lr", 1e-6}, {"b", std::numeric_limits<double>::quiet_NaN()}});
   tracker.Log(2, {{"actor/lr", 2e-6}});
-  std::istringstream lines(ReadFile(path));
+  std::istringstream lines(ReadWholeFile(path).value());
   std::string line;
   REQUIRE(std::getline(lines, line));
   const auto first = nlohmann::json::parse(line);
@@ -90,12 +77,12 @@ TEST_CASE("JsonlTracker forgets what comes after the step that a run goes back t
   JsonlTracker tracker(path);
   tracker.Rewind(2);
   tracker.Log(3, {{"b", 2}});
-  REQUIRE(ReadFile(path) ==
+  REQUIRE(ReadWholeFile(path).value() ==
           "{\"step\": 1, \"data\": {}}\n{\"step\": 2, \"data\": {\"a\": 1.5}}\n"
           "{\"step\":3,\"data\":{\"b\":2.0}}\n");
   tracker.Rewind(-1);
   tracker.Log(0, {});
-  REQUIRE(ReadFile(path) == "{\"step\":0,\"data\":{}}\n");
+  REQUIRE(ReadWholeFile(path).value() == "{\"step\":0,\"data\":{}}\n");
 }
 
 TEST_CASE("TensorBoardTracker marks where a run goes on", "[observe]") {
@@ -105,10 +92,10 @@ TEST_CASE("TensorBoardTracker marks where a run goes on", "[observe]") {
   tracker.Log(7, {{"reward", 0.5}});
   tracker.Rewind(6);
   tracker.Log(7, {{"reward", 0.25}});
-  REQUIRE(ReadFile(tracker.path()) == TfRecord(FileVersionEvent(1000)) +
-                                          TfRecord(ScalarsEvent(1000, 7, {{"reward", 0.5}})) +
-                                          TfRecord(SessionStartEvent(1000, 7)) +
-                                          TfRecord(ScalarsEvent(1000, 7, {{"reward", 0.25}})));
+  REQUIRE(ReadWholeFile(tracker.path()).value() ==
+          TfRecord(FileVersionEvent(1000)) + TfRecord(ScalarsEvent(1000, 7, {{"reward", 0.5}})) +
+              TfRecord(SessionStartEvent(1000, 7)) +
+              TfRecord(ScalarsEvent(1000, 7, {{"reward", 0.25}})));
 }
 
 TEST_CASE("JsonlTracker goes on after a disk that was full, and says how much it lost",
@@ -120,17 +107,17 @@ TEST_CASE("JsonlTracker goes on after a disk that was full, and says how much it
   for (const int64_t step : {1, 4}) {
     tracker.Log(step, {});
     // There is room for a part of the next record only.
-    const testing::FileSizeLimit full(ReadFile(path).size() + 5);
+    const testing::FileSizeLimit full(ReadWholeFile(path).value().size() + 5);
     tracker.Log(step + 1, {});
     tracker.Log(step + 2, {});
   }
   tracker.Log(7, {});
-  REQUIRE(ReadFile(path) ==
+  REQUIRE(ReadWholeFile(path).value() ==
           "{\"step\":1,\"data\":{}}\n{\"step\":4,\"data\":{}}\n{\"step\":7,\"data\":{}}\n");
   const std::string text = log.Text();
   INFO(text);
-  REQUIRE(CountOf("cannot write", text) == 2);
-  REQUIRE(CountOf("could not be written: 2", text) == 2);
+  REQUIRE(testing::Count(text, "cannot write") == 2);
+  REQUIRE(testing::Count(text, "could not be written: 2") == 2);
 }
 
 TEST_CASE("TensorBoardTracker goes on after a disk that was full", "[observe]") {
@@ -142,13 +129,13 @@ TEST_CASE("TensorBoardTracker goes on after a disk that was full", "[observe]") 
   tracker.Log(1, {{"reward", 0.5}});
   full.reset();
   tracker.Log(2, {{"reward", 0.5}});
-  full.emplace(ReadFile(tracker.path()).size() + 5);
+  full.emplace(ReadWholeFile(tracker.path()).value().size() + 5);
   tracker.Log(3, {{"reward", 0.5}});
   full.reset();
   tracker.Log(4, {{"reward", 0.5}});
-  REQUIRE(ReadFile(tracker.path()) == TfRecord(FileVersionEvent(1000)) +
-                                          TfRecord(ScalarsEvent(1000, 2, {{"reward", 0.5}})) +
-                                          TfRecord(ScalarsEvent(1000, 4, {{"reward", 0.5}})));
+  REQUIRE(ReadWholeFile(tracker.path()).value() ==
+          TfRecord(FileVersionEvent(1000)) + TfRecord(ScalarsEvent(1000, 2, {{"reward", 0.5}})) +
+              TfRecord(ScalarsEvent(1000, 4, {{"reward", 0.5}})));
 }
 
 TEST_CASE("Trackers that cannot write warn once and leave nothing", "[observe]") {
@@ -168,10 +155,10 @@ TEST_CASE("Trackers that cannot write warn once and leave nothing", "[observe]")
   }
   const std::string said = output.Text();
   INFO(said);
-  REQUIRE(CountOf("cannot write metrics to " + file + "/metrics.jsonl", said) == 1);
-  REQUIRE(CountOf("cannot write TensorBoard events to " + board.path(), said) == 1);
-  REQUIRE(CountOf("cannot write", said) == 2);
-  REQUIRE(ReadFile(file) == "kept");
+  REQUIRE(testing::Count(said, "cannot write metrics to " + file + "/metrics.jsonl") == 1);
+  REQUIRE(testing::Count(said, "cannot write TensorBoard events to " + board.path()) == 1);
+  REQUIRE(testing::Count(said, "cannot write") == 2);
+  REQUIRE(ReadWholeFile(file).value() == "kept");
   REQUIRE_FALSE(std::filesystem::exists(board.path()));
 }
 
@@ -195,7 +182,7 @@ TEST_CASE("TensorBoardTracker writes records that a reader accepts", "[observe]"
   tracker.Log(7, {{"reward", 0.5}});
   tracker.Flush();
   REQUIRE(tracker.path().find("events.out.tfevents.1000.") != std::string::npos);
-  REQUIRE(ReadFile(tracker.path()) ==
+  REQUIRE(ReadWholeFile(tracker.path()).value() ==
           TfRecord(FileVersionEvent(1000)) + TfRecord(ScalarsEvent(1005, 7, {{"reward", 0.5}})));
 }
 

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// Lets callers through when so many have come as there are rollouts; half a minute is too long.
+// Blocks callers until there is one per rollout; fails after half a minute.
 class Meeting {
  public:
   explicit Meeting(int members) : members_(members) {}
@@ -58,7 +58,7 @@ TEST_CASE("Rollouts wake, abort and end at once, not one after another", "[clien
                std::make_shared<MeetingRollout>(run.journal, rank, incarnation, meeting);
   };
   REQUIRE(run.weights.EndStaleUpdates().ok());
-  const auto published = run.weights.Publish(0, "");
+  const auto published = run.weights.Sync(0, "");
   REQUIRE(published.ok());
   REQUIRE(published->wakes.size() == 3);
   const auto wakes = run.weights.Wake();
@@ -100,7 +100,7 @@ TEST_CASE("Of many rollouts that fail the first are named and the others counted
 
 TEST_CASE("A wake that failed leaves the rollouts that woke with what they hold", "[clients]") {
   testing::FakeRun run(3);
-  REQUIRE(run.weights.Publish(0, "").ok());
+  REQUIRE(run.weights.Sync(0, "").ok());
   run.journal.FailNext("rollout 0", "Wake", absl::InternalError("no memory"));
   REQUIRE(run.weights.Wake().status().message() == "rollout 0: no memory");
   REQUIRE(run.weights.Behind(0) == std::vector<int>{0});

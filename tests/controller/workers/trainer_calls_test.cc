@@ -26,7 +26,8 @@ absl::Status Collect(testing::FakeRun& run, const std::vector<absl::Status>& ans
     if (answer.ok()) return rank;
     return answer;
   };
-  return CallAllTrainers<int>(run.pool, call).status();
+  const SyncRoutes routes = run.placement.Routes();
+  return CallAllTrainers<int>(run.pool, call, {.routes = &routes}).status();
 }
 
 }  // namespace
@@ -83,6 +84,25 @@ TEST_CASE("Lost is the worker that did not answer, not the one that says so", "[
   }
 }
 
+TEST_CASE("A rollout is blamed by the routes of the call, and no worker is without them",
+          "[clients]") {
+  const auto blame = [](const TrainerCallOptions& options) {
+    testing::FakeRun run(2);
+    const auto call = [](TrainerClient&, int rank) -> absl::StatusOr<int> {
+      if (rank == 1) return rank;
+      return WithOrigin(absl::UnavailableError("socket closed"), FailureOrigin::kPartner);
+    };
+    const absl::Status status = CallAllTrainers<int>(run.pool, call, options).status();
+    std::string text(status.message());
+    for (const std::string& missing : run.registry.Missing()) text += "; " + missing.substr(0, 15);
+    return text;
+  };
+  const SyncRoutes crossed({{.trainer = 0, .rollout = 1}, {.trainer = 1, .rollout = 0}});
+  REQUIRE(blame({.routes = &crossed}) ==
+          "rollout 1 (reported by trainer 0): socket closed; rollout 1 (lost");
+  REQUIRE(blame({}) == "trainer 0: socket closed");
+}
+
 TEST_CASE("A rank that never says why does not hold up the others", "[clients]") {
   testing::FakeRun run(2);
   std::promise<void> given_up;
@@ -94,7 +114,7 @@ TEST_CASE("A rank that never says why does not hold up the others", "[clients]")
     return absl::CancelledError("given up");
   };
   const auto status =
-      CallAllTrainers<int>(run.pool, call, {}, std::chrono::milliseconds(20)).status();
+      CallAllTrainers<int>(run.pool, call, {.grace = std::chrono::milliseconds(20)}).status();
   REQUIRE(absl::IsAborted(status));
 }
 

@@ -1,4 +1,4 @@
-// The Python examples of docs/examples do what they say, run as their heads say.
+// The Python examples of docs/examples work when run as their first comments say.
 #include <csignal>
 #include <cstdlib>
 #include <iostream>

@@ -1,4 +1,4 @@
-// The rollout of gpu_sync_bench, a process of its own on the same GPU: the receiving end of a sync,
+// The rollout of gpu_sync_bench, a separate process on the same GPU: the receiving end of a sync,
 // without an engine. It serves the calls of RolloutService that a sync and its check make.
 #pragma once
 

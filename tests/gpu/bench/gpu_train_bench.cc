@@ -1,5 +1,5 @@
 // How fast a trainer worker's own code trains models of Qwen3's shapes, with random weights; as
-// gpu_model_bench, which is a program of its own because only a trainer needs LibTorch.
+// gpu_model_bench, which is a separate program because only a trainer needs LibTorch.
 //   gpu_train_bench train [MODEL...]
 #include "tests/gpu/model_bench/bench_main.h"
 #include "tests/gpu/model_bench/train_bench.h"

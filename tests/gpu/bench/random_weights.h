@@ -1,4 +1,4 @@
-// Weights made up on a device: values do not matter to a figure, but that they differ does.
+// Random weights made on a device: a figure needs different values, but not particular ones.
 #pragma once
 
 #include <cstdint>

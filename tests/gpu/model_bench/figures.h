@@ -1,4 +1,4 @@
-// What a benchmark found, as gpu_check.sh reads it: a line for each figure, and one for each that
+// Results of a benchmark, as gpu_check.sh reads them: a line for each figure, and one for each that
 // could not be measured.
 #pragma once
 

@@ -75,9 +75,9 @@ absl::Status FillStorage(Device* device, StorageOps& ops) {
       const int64_t rows = std::min(most, place.rows() - row);
       const std::byte* const from =
           IsNorm(place) ? numbers->Ones() : numbers->Next(rows * place.cols());
-      pieces.push_back({&place, row, rows, from, Location::kDevice});
+      pieces.push_back({&place, row, rows, from});
     }
-    TANDEM_RETURN_IF_ERROR(ops.StoreRows(pieces));
+    TANDEM_RETURN_IF_ERROR(ops.StoreRows(pieces, Location::kDevice));
   }
   return device->Synchronize();
 }

@@ -1,5 +1,5 @@
-// Weights of a model that nobody trained: normal with a deviation of 0.02, norms 1. The host draws
-// a few million numbers once, and the device copies them about, as billions would take minutes.
+// Weights of an untrained model: normal with a deviation of 0.02, norms 1. The host draws a few
+// million numbers once, and the device copies them about, as billions would take minutes.
 #pragma once
 
 #include <cstddef>

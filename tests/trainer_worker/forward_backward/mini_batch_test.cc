@@ -1,4 +1,4 @@
-// What the loss of a mini-batch is made of, and what it must not depend on.
+// The parts of a mini-batch's loss, and what it must not depend on.
 #include "trainer_worker/forward_backward/mini_batch.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What holds of packing whatever the samples: each is there once, in rows that are its tokens, its
-// scores are of its own successors, limits hold, nothing depends on the order of arrival.
+// Properties of packing for any samples: each appears once, in rows that are its tokens, its scores
+// are of its own successors, limits hold, nothing depends on the order of arrival.
 #include <algorithm>
 #include <map>
 #include <random>

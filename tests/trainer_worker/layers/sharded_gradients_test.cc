@@ -1,5 +1,5 @@
 // Sums of gradients over ranks with an emulated GPU each, whose streams work at once or as late as
-// they may: what a rank waits for, and what it goes on beside.
+// they may: what a rank waits for, and what it overlaps.
 #include "trainer_worker/layers/sharded_gradients.h"
 
 #include <algorithm>

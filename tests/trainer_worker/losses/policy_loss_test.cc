@@ -1,4 +1,4 @@
-// Edges of the losses that their golden numbers do not show.
+// Edge cases of the losses that the golden numbers do not cover.
 #include "trainer_worker/losses/policy_loss.h"
 
 #include <algorithm>

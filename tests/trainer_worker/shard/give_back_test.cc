@@ -1,4 +1,4 @@
-// What a trainer makes of a device that does not say that released memory is free.
+// A trainer on a device that does not report released memory as free.
 #include <catch2/catch.hpp>
 
 #include "common/device/cuda/cuda_regions.h"

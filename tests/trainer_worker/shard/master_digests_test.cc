@@ -1,4 +1,4 @@
-// What a publisher announces comes from the masters: bytes that were not stepped cannot pass.
+// A publisher's digests come from the masters, so bytes without the step are found.
 #include "tests/fakes/fake_update_client.h"
 #include "tests/trainer_worker/trainer_ranks.h"
 #include "trainer_worker/weight_sync/weight_sources.h"

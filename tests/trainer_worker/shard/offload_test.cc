@@ -1,4 +1,4 @@
-// Masters and moments in files: the same bits, other places.
+// Masters and moments in files have the same bits as in memory.
 #include "common/base/status.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
 

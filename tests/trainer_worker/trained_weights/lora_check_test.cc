@@ -1,4 +1,4 @@
-// What a weight check under LoRA compares with: the files of the directory that it is told.
+// A weight check under LoRA compares with the files of the given directory.
 #include <filesystem>
 #include <fstream>
 

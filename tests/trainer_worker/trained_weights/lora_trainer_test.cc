@@ -1,4 +1,4 @@
-// Trainers under LoRA: what they save, resume from, begin with and refuse.
+// Trainers under LoRA: what they save, resume from, start with and refuse.
 #include <filesystem>
 #include <fstream>
 

@@ -1,5 +1,5 @@
-// A single rank's rounded shard is read where it lies, on a GPU as on a CPU: what arrives is what
-// comes through slots, and slots take over where the system refuses handles.
+// A single rank's rounded shard is read in place, on a GPU as on a CPU: the result is the same as
+// through slots, and slots are used where the system refuses handles.
 #include <cstring>
 
 #include "common/backend/cuda_backend.h"

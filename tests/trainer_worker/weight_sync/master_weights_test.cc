@@ -1,4 +1,4 @@
-// What a weight check takes for right, and what an export is written from: the masters.
+// Weight checks compare with the masters, and exports are written from them.
 #include <algorithm>
 #include <cstring>
 

@@ -11,14 +11,14 @@
 namespace tandem {
 namespace {
 
-// Queries of a block. Even: their pairs are those of the whole span.
+// Queries of a block. Even, so that the pairs of a block are those of the complete span.
 constexpr int64_t kQueryBlock = 64;
 // Rows that a task rotates.
 constexpr int64_t kRopeRows = 16;
 
 int64_t Round16(int64_t n) { return (n + 15) / 16 * 16; }
-// Elements between rows of a block's scores: not a power of two, the rows would fall into the same
-// sets of the cache.
+// Elements between rows of a block's scores. Not a power of two, or the rows would use the same
+// cache sets.
 int64_t BlockStride(int64_t keys) { return Round16(keys) + 32; }
 
 struct AttentionArgs {
@@ -37,7 +37,7 @@ struct AttentionArgs {
 struct Family {
   std::vector<const AttentionSpan*> spans;
   int64_t prefix = 0;
-  int64_t keys = 0;  // of the longest
+  int64_t keys = 0;  // of the longest span
 };
 
 std::vector<Family> GroupByPrefix(const std::vector<AttentionSpan>& spans) {
@@ -62,7 +62,7 @@ std::vector<Family> GroupByPrefix(const std::vector<AttentionSpan>& spans) {
 
 // Scratch of one task, for spans of at most `keys` positions.
 struct HeadScratch {
-  std::byte *k, *v;                     // [keys, head_dim]: positions 0.. of the span at hand
+  std::byte *k, *v;                     // [keys, head_dim]: positions 0.. of the current span
   std::byte *k_rows, *v_rows, *k_cols;  // the same in panels
   std::byte *q_cols, *dout_cols;        // a block's queries and output gradients in panels
   float *dk, *dv;                       // [keys, head_dim]
@@ -156,7 +156,7 @@ void KvHeadTask::Run(const Family& family) {
         QueryGradients({span->first_row + first, start + first, count, head * dim_}, keys);
       }
     }
-    // Later spans still add to the gradients of the prefix.
+    // Later spans still add to the gradients of the prefix, which are stored last.
     StoreKeyGradients(*span, family.prefix, keys);
   }
   StoreKeyGradients(*family.spans[0], 0, family.prefix);
@@ -182,7 +182,7 @@ void KvHeadTask::LoadKeys(const AttentionSpan& span) {
   PackColumnPanels(Source(scratch_.k, keys, dim_), 0, dim_panels_, scratch_.k_cols);
 }
 
-// Scores Q Kᵀ, dP = dO Vᵀ, and from them P and dS.
+// Computes scores Q Kᵀ and dP = dO Vᵀ, and from them P and dS.
 void KvHeadTask::Scores(const QueryBlock& block) {
   const int64_t cols = Round16(block.keys()), stride = BlockStride(block.keys());
   GemmCall call;

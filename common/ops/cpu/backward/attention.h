@@ -1,6 +1,6 @@
 // Gradients of attention and RoPE. A task is one KV head of a sequence and of the spans that
-// continue its prefix. It works on blocks of queries, recomputes their scores, and never stores
-// more than a block's rows of the n x n matrix. Its scratch is that of the thread it runs on.
+// continue its prefix. It processes blocks of queries, recomputes their scores, and never stores
+// more than a block's rows of the n x n matrix. Its scratch belongs to the thread that runs it.
 #pragma once
 
 #include <vector>

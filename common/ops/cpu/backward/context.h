@@ -1,5 +1,5 @@
-// What the parts of the CPU's backward share: the kernels, the threads, and scratch memory that two
-// parts use one after the other.
+// The state that the parts of the CPU's backward ops share: kernels, threads, and scratch memory
+// that two parts use one after the other.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-// Panels rearranged by one task.
+// Panels that one task rearranges.
 inline constexpr int64_t kPackPanels = 4;
 
 struct CpuBackwardContext {
@@ -29,7 +29,7 @@ struct CpuBackwardContext {
     return static_cast<std::byte*>(matrix.data) + (row * matrix.stride + col) * element_bytes;
   }
   void Round(FloatMatrix in, Matrix out) const;
-  // Columns of `matrix` as panels in `workspace`, packed by all threads.
+  // Columns of `matrix` as panels in `workspace`; all threads pack them.
   std::byte* PackColumns(Matrix matrix, Workspace& workspace) const;
   // dweight [dout_cols, in_cols] += the product of two sets of column panels over `rows`.
   void AddWeightProduct(const std::byte* dout_columns,
@@ -38,7 +38,7 @@ struct CpuBackwardContext {
                         int64_t in_cols,
                         int64_t rows,
                         float* dweight) const;
-  // Runs body(first, last) over columns, in whole cache lines, for sums over rows.
+  // Runs body(first, last) over ranges of columns in whole cache lines, for sums over rows.
   template <typename Body>
   void ParallelColumns(int64_t cols, const Body& body) const {
     constexpr int64_t kColumnGrain = 64;
@@ -53,7 +53,7 @@ struct CpuBackwardContext {
   const KernelSet& kernels;
   const std::shared_ptr<ThreadPool> pool;
   std::vector<Workspace> thread_scratch;  // one per pool thread: attention and logits
-  // Linear layers and logits: a weight, transposed, and the operands of a weight gradient.
+  // For linear layers and logits: a transposed weight, and the operands of a weight gradient.
   Workspace weight_panels, in_panels, dout_panels;
 };
 

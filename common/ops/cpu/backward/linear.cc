@@ -16,7 +16,7 @@ namespace {
 // multiple of 32, so that no block of k is split (2 would do for class seq).
 constexpr int64_t kSumBlock = 512;
 
-// Of a weight whose rows are summed over.
+// Padded rows of a weight whose rows are summed over.
 int64_t PaddedRows(int64_t rows) { return (rows + 15) / 16 * 16; }
 }  // namespace
 
@@ -46,7 +46,7 @@ void LinearBackward::Input(Matrix dout, const LinearWeight& weight, Matrix din) 
   }
   AdapterSums adapters;
   if (weight.adapter.parts > 0) {
-    // All parts' A below each other are one matrix here.
+    // A of all parts is one stacked matrix here.
     adapters.rank = adapters.t_stride = weight.adapter.parts * weight.adapter.rank;
     adapters.t = RankGradient(dout, weight);
     adapters.b = Transposed(weight.adapter.a, adapters.rank, weight.cols, adapter_panels_);
@@ -127,7 +127,7 @@ float* LinearBackward::RankGradient(Matrix dout, const LinearWeight& weight) {
     call.x_j = 1;
     call.y = wide + part.row * rank;
     call.y_stride = rank;
-    call.terms = part.rows;  // none: zero
+    call.terms = part.rows;  // 0 gives zero
     call.cols = rank;
     call.out = gradient + i * rank;
     call.out_stride = width;
@@ -197,7 +197,7 @@ void LinearBackward::AddDownGradient(
   a.terms = in.rows;
   a.out_stride = in.cols;
   a.add = true;
-  // By columns: a rank has few rows.
+  // Divided by columns, as a rank has few rows.
   context_.pool->ParallelRows((in.cols + 15) / 16, 1, [&](int64_t first, int64_t last, int) {
     RankProductCall columns = a;
     columns.y = context_.Row(in, 0, first * 16);

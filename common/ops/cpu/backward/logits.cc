@@ -11,7 +11,7 @@
 
 namespace tandem {
 namespace {
-// Rows of a block: many, because every block passes over dhead once. Even, see kSumBlock.
+// Rows of a block: many, because every block passes over dhead once. Even, as kSumBlock is.
 constexpr int64_t kBlockRows = 1024;
 // Rows of a task inside a block: their logits of one chunk stay in L2.
 constexpr int64_t kTaskRows = 64;
@@ -20,7 +20,7 @@ constexpr int64_t kTaskRows = 64;
 struct LogitsBackward::LogitsArgs {
   const LinearWeight& head;
   int64_t vocab_limit;
-  // Of the block's rows.
+  // The inputs of the block's rows.
   Matrix hidden;
   const int32_t* targets;
   const float* temperatures;
@@ -37,7 +37,7 @@ struct LogitsBackward::LogitsArgs {
   int64_t task_rows(int64_t task) const {
     return std::min(kTaskRows, hidden.rows - task * kTaskRows);
   }
-  // fp32 logits of a chunk into [rows, kVocabChunk].
+  // Computes fp32 logits of a chunk into [rows, kVocabChunk].
   GemmCall LogitsCall(int64_t chunk, float* logits, DType dtype) const {
     GemmCall call;
     call.a = hidden.data;

@@ -65,7 +65,7 @@ void NormBackward::HeadRmsNorms(
     const bool is_query = head < shape.heads;
     const Matrix part = head_of(in, head), gradient = head_of(dout, head);
     InverseRms(part, norms.eps);
-    // Before the rows: din may be dout.
+    // Must run before the rows, because din may be dout.
     RmsNormWeights(part, gradient, is_query ? norms.dq_weight : norms.dk_weight);
     RmsNormRows(part, is_query ? norms.q_weight : norms.k_weight, gradient, FloatMatrix{},
                 head_of(din, head));

@@ -1,4 +1,4 @@
-// Gradients of RMS norms, of whole rows and of heads, and of the gate of an MLP.
+// Gradients of RMS norms, of rows and of heads, and of the gate of an MLP.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class NormBackward {
   void SiluMul(Matrix gate_up, Matrix dout, Matrix dgate_up);
 
  private:
-  // Into row_values_, for the two functions that follow.
+  // Computes row_values_, for the two functions below.
   void InverseRms(Matrix in, float eps);
   void RmsNormRows(Matrix in, const void* weight, Matrix dout, FloatMatrix dresidual, Matrix din);
   void RmsNormWeights(Matrix in, Matrix dout, float* dweight);

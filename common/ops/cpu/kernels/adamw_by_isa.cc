@@ -15,9 +15,9 @@
 namespace tandem {
 namespace {
 
-// Elements that are worked on between two rounds of prefetches: four cache lines of floats.
+// Elements processed between two rounds of prefetches: four cache lines of floats.
 constexpr int64_t kStride = 64;
-// Six streams of memory keep a core waiting unless it asks for them well ahead.
+// Prefetch distance: six streams of memory would stall a core without prefetches well ahead.
 constexpr int64_t kAhead = 1024;
 
 inline void Prefetch(const void* at, int64_t bytes) {

@@ -1,5 +1,5 @@
-// What an adapter that is not merged adds to a tile of sums (AdapterSums): the same code behind
-// every GEMM, so that no bit depends on how rows and panels are divided.
+// What a separate adapter adds to a tile of sums (AdapterSums). Every GEMM runs the same code, so
+// no bit depends on how rows and panels are divided.
 #pragma once
 
 #include "common/ops/cpu/kernels/kernel_set.h"
@@ -8,12 +8,12 @@
 namespace tandem {
 namespace {
 
-// Rows and panels of 16 columns of C that a tile [rows][panels][16] of sums belongs to.
+// The rows and 16-column panels of C to which a tile [rows][panels][16] of sums belongs.
 struct TileRange {
   int64_t row, rows, panel, panels;
 };
 
-// kRows chains over a part's rank, for the 16 columns of a panel of B.
+// Computes kRows chains over a part's rank, for the 16 columns of a panel of B.
 template <typename T, int kRows>
 TANDEM_INLINE void RankChains(const AdapterSums& adapters,
                               const float* t,
@@ -39,13 +39,13 @@ TANDEM_INLINE void RankChains(const AdapterSums& adapters,
   }
 }
 
-// sum + d, or the sum as it is where d is not a normal number; NaN goes through.
+// Returns sum + d, or `sum` unchanged if d is not a normal number; NaN is propagated.
 TANDEM_INLINE F32x16 AddNormal(F32x16 sum, F32x16 d) {
-  const F32x16 magnitude = Max(Negate(d), d);  // d where it is NaN
+  const F32x16 magnitude = Max(Negate(d), d);  // d if it is NaN
   return SelectLess(magnitude, Set1(0x1p-126f), sum, Add(sum, d));
 }
 
-// A part's d to the lanes [first, last) of kRows sums, `step` elements apart.
+// Adds a part's d to lanes [first, last) of kRows sums that are `step` elements apart.
 template <typename T, int kRows>
 TANDEM_INLINE void AddPart(const AdapterSums& adapters,
                            const float* t,
@@ -70,7 +70,7 @@ TANDEM_INLINE void AddPart(const AdapterSums& adapters,
   }
 }
 
-// Parts may end inside of a panel.
+// A part may end inside a panel.
 template <typename T>
 __attribute__((noinline)) void AddAdapterSums(const AdapterSums& adapters,
                                               TileRange range,
@@ -99,8 +99,8 @@ __attribute__((noinline)) void AddAdapterSums(const AdapterSums& adapters,
 
 }  // namespace
 
-// Products of backward with a dimension of an adapter's rank: small compared with those with its
-// weight, and in fp32 as the values between A and B are (RankProductCall).
+// Backward products with a dimension of an adapter's rank (RankProductCall). They are small
+// compared with products with the weight, and in fp32, like the values between A and B.
 
 namespace {
 
@@ -112,7 +112,7 @@ TANDEM_INLINE float WidenOne(BfloatBits x) {
   return value;
 }
 
-// kRows rows of the output from row i on, 16 columns at a time.
+// Computes kRows rows of the output from row i on, 16 columns at a time.
 template <typename X, typename Y, int kRows>
 TANDEM_INLINE void RankRows(const RankProductCall& call, int64_t i) {
   const X* const x = static_cast<const X*>(call.x) + i * call.x_i;

@@ -1,8 +1,8 @@
-// Causal attention of a few rows over the paged KV of their sequences. Two passes: all scores, then
-// softmax, then P·V from position 0 in tiles of 64 keys. Each (row, head) is a pure function of its
-// query and the keys and values up to its position: keys beyond it get P = 0 exactly, and a final
-// + 0 turns a -0 that such a key could leave into +0. Where sequences begin with the same blocks,
-// their rows pass over those together.
+// Causal attention of a few rows over the paged KV of their sequences. First all scores are
+// computed, then the softmax, then P·V from position 0 in tiles of 64 keys. Each (row, head)
+// depends only on its query and the keys and values up to its position: later keys get P = 0
+// exactly, and a final + 0 turns a -0 that such a key could leave into +0. If sequences begin with
+// the same blocks, their rows pass over those blocks together.
 #pragma once
 
 #include "common/ops/cpu/kernels/gemm.h"
@@ -15,11 +15,12 @@ TANDEM_INLINE int64_t TilesOf(const AttentionRows& rows) {
   return KvBlocksFor(rows.first_position + rows.rows);
 }
 
-// Scratch of a task: queries, scores and probabilities of its rows, and the output accumulators.
+// Scratch of a task: queries, scores and probabilities of its rows, and output accumulators.
 template <typename T>
 struct AttentionScratch {
   int64_t queries = 0, score_cols = 0, out_cols;
-  // Between rows of scores and probs: not a power of two, or all rows meet in one set of the cache.
+  // Elements between rows of scores and probs. Not a power of two, or all rows would use the same
+  // cache sets.
   int64_t stride;
   T* q;
   float* scores;
@@ -43,7 +44,7 @@ struct AttentionScratch {
   }
 
  private:
-  // As ScratchLayout, which would have external linkage here.
+  // Like ScratchLayout, which would have external linkage here.
   template <typename E>
   E* Take(std::byte* memory, int64_t count) {
     const int64_t at = bytes;
@@ -57,8 +58,8 @@ int64_t AttentionScratchBytes(const AttentionCall& call, const AttentionTask& ta
   return AttentionScratch<T>(call, task, nullptr).bytes;
 }
 
-// exp(scores * scale - max) over the first n, rounded into probs, zeros up to `cols`, a multiple of
-// 32; returns the sum before rounding.
+// Computes exp(scores * scale - max) of the first n scores, rounded into probs, with zeros up to
+// `cols`, a multiple of 32. Returns the sum before rounding.
 template <typename T>
 float SoftmaxRow(const float* scores, float scale, int64_t n, int64_t cols, T* probs) {
   const int64_t whole = n / 16 * 16;
@@ -67,7 +68,7 @@ float SoftmaxRow(const float* scores, float scale, int64_t n, int64_t cols, T* p
   if (whole < n) {
     highest = Max(highest, KeepFirst(Load(scores + whole), n - whole, -__builtin_inff()));
   }
-  // Rounded twice, as the maximum is: no difference is above zero.
+  // Rounded twice, like the maximum, so that no difference is above zero.
   const F32x16 factor = Set1(scale), max = Set1(MaxLanes(highest) * scale);
   const auto weight = [&](int64_t i) __attribute__((always_inline)) {
     return Exp(Sub(Mul(Load(scores + i), factor), max));
@@ -90,7 +91,7 @@ float SoftmaxRow(const float* scores, float scale, int64_t n, int64_t cols, T* p
   return SumLanes(sum);
 }
 
-// One task. The queries of its rows follow each other: [rows][heads of the group].
+// Runs one task. The queries of its rows are ordered [rows][heads of the group].
 template <typename T>
 class AttentionKernel {
  public:
@@ -126,8 +127,8 @@ class AttentionKernel {
     }
   }
 
-  // visit(tile, queries from, to, one of the sequences they belong to); the tiles of a query come
-  // in ascending order.
+  // Calls visit(tile, first query, last query, one of the sequences they belong to); the tiles of a
+  // query are visited in ascending order.
   template <typename Visit>
   TANDEM_INLINE void ForEachTile(const Visit& visit) const {
     for (int64_t tile = 0; tile < task_.shared_tiles; ++tile) {

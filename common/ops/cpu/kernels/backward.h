@@ -53,7 +53,7 @@ void RmsNormWeight(const RmsNormWeightCall& call, int64_t col0, int64_t col1) {
     for (int64_t row = 0; row < call.rows; ++row) {
       const T* x = static_cast<const T*>(call.in) + row * call.in_stride + col;
       const T* dout = static_cast<const T*>(call.dout) + row * call.dout_stride + col;
-      // The forward multiplies the weight by the rounded value.
+      // As in the forward pass, the weight is multiplied by the rounded value.
       const F32x16 normed = RoundTo<T>(Mul(LoadUpTo(x, n), Set1(call.inverse_rms[row])));
       sum = Fma(LoadUpTo(dout, n), normed, sum);
     }

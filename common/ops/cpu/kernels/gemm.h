@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// B is read once per row block, from L2 or beyond: this far ahead of use, in bytes.
+// How far ahead of use B is prefetched, in bytes. B is read once per row block, from L2 or beyond.
 constexpr int64_t kPrefetchBytes = 512;
 
 template <typename T, int kRows, int kPanels>
@@ -33,7 +33,7 @@ struct RegisterBlock {
       for (int v = 0; v < kPanels; ++v) tandem::Store(tile + (m * kPanels + v) * 16, acc[m][v]);
     }
   }
-  // One word of every row: load_a(row) gives it.
+  // Adds one word of every row, which load_a(row) returns.
   template <typename LoadA>
   TANDEM_INLINE void Step(const std::byte* b, int64_t panel_bytes, const LoadA& load_a) {
     typename Words<T>::B columns[kPanels];
@@ -52,8 +52,8 @@ struct RegisterBlock {
   }
 };
 
-// Copies C between its matrix and a dense tile [rows][panels][16] of accumulators. Not part of the
-// register blocks, which exist in many sizes: they only move accumulators to and from a tile.
+// Copy C between its matrix and a dense tile [rows][panels][16] of accumulators. They only move
+// data, so they are not inlined into the register blocks, which exist in many sizes.
 __attribute__((noinline)) void LoadTile(const GemmCall& call, TileRange range, float* tile) {
   for (int64_t m = 0; m < range.rows; ++m) {
     const float* c = static_cast<const float*>(call.c) + (range.row + m) * call.c_stride;
@@ -64,7 +64,7 @@ __attribute__((noinline)) void LoadTile(const GemmCall& call, TileRange range, f
   }
 }
 
-// Adds adapters and the bias, rounds once. Overwrites the tile.
+// Adds adapters and the bias, and rounds once. Overwrites the tile.
 template <typename T>
 __attribute__((noinline)) void StoreTile(const GemmCall& call, TileRange range, float* tile) {
   if (call.adapters != nullptr) AddAdapterSums<T>(*call.adapters, range, tile);
@@ -85,7 +85,7 @@ __attribute__((noinline)) void StoreTile(const GemmCall& call, TileRange range, 
   }
 }
 
-// Where the words of a row block's A are: in the caller's memory, or widened to fp32 in a buffer.
+// The words of a row block's A: in the caller's memory, or widened to fp32 in a buffer.
 struct BlockA {
   const std::byte* first = nullptr;  // of the block's first row
   int64_t row_step = 0;              // bytes
@@ -94,7 +94,7 @@ struct BlockA {
 template <typename T, int kRows, int kPanels, bool kPanelA>
 void GemmBlock(const GemmCall& call, BlockA a, int64_t row, int64_t panel) {
   constexpr int64_t kPerWord = 4 / sizeof(T);
-  constexpr bool kPadded = kPanelA || Words<T>::kWidenA;  // A's last word is whole
+  constexpr bool kPadded = kPanelA || Words<T>::kWidenA;  // the last word of A is complete
   constexpr int64_t kWordStep = (kPanelA ? 64 : 4) * (Words<T>::kWidenA ? 2 : 1);
   const int64_t words = kPadded ? (call.k + kPerWord - 1) / kPerWord : call.k / kPerWord;
   const std::byte* b = call.b + panel * call.panel_bytes;
@@ -123,7 +123,8 @@ void GemmBlock(const GemmCall& call, BlockA a, int64_t row, int64_t panel) {
   StoreTile<T>(call, range, tile);
 }
 
-// The register blocks that exist. A panel of A is 16 rows: two blocks of 8 by 3 serve it best.
+// The register blocks that exist. A panel of A has 16 rows, so two blocks of 8 rows by 3 panels
+// suit it best.
 template <typename T, bool kPanelA>
 struct BlockShape {
   static constexpr int kMaxPanels =
@@ -133,7 +134,7 @@ struct BlockShape {
   }
 };
 
-// GemmBlock for the number of rows at run time.
+// Calls GemmBlock for a number of rows that is known at run time.
 template <typename T, int kRows, int kPanels, bool kPanelA>
 TANDEM_INLINE void GemmRows(
     const GemmCall& call, BlockA a, int64_t row, int64_t rows, int64_t panel) {
@@ -141,7 +142,7 @@ TANDEM_INLINE void GemmRows(
   if constexpr (kRows > 1) GemmRows<T, kRows - 1, kPanels, kPanelA>(call, a, row, rows, panel);
 }
 
-// GemmBlock for the numbers of rows and panels at run time.
+// Calls GemmBlock for numbers of rows and panels that are known at run time.
 template <typename T, int kPanels, bool kPanelA>
 TANDEM_INLINE void GemmPanels(
     const GemmCall& call, BlockA a, int64_t row, int64_t rows, int64_t panel, int64_t panels) {
@@ -154,7 +155,7 @@ TANDEM_INLINE void GemmPanels(
   }
 }
 
-// A buffer for the widened A of a row block, kept by every thread: at most 12 rows of k + 31 fp32.
+// Each thread's buffer for the widened A of a row block: at most 12 rows of k + 31 fp32.
 struct WideBuffer {
   std::byte* memory = nullptr;
   int64_t capacity = 0;
@@ -175,8 +176,8 @@ TANDEM_INLINE void WidenRow(const BfloatBits* from, int64_t count, float* to) {
   for (int64_t i = 0; i < count; i += 16) Store(to + i, LoadUpTo(from + i, count - i));
 }
 
-// A of the rows [row, row + rows), widened where the instruction set wants it; if A is in panels,
-// of the panel that `row` begins.
+// Returns A of rows [row, row + rows), widened if the instruction set needs it; if A is in panels,
+// from the panel that begins at `row`.
 template <typename T, bool kPanelA>
 TANDEM_INLINE BlockA PrepareA(const GemmCall& call, int64_t row, int64_t rows) {
   const std::byte* a = static_cast<const std::byte*>(call.a);
@@ -193,7 +194,7 @@ TANDEM_INLINE BlockA PrepareA(const GemmCall& call, int64_t row, int64_t rows) {
                reinterpret_cast<float*>(wide));
       return {wide, 8};
     } else {
-      // Not a power of two: the rows would fall into the same sets of the cache.
+      // Not a power of two, or the rows would use the same cache sets.
       const int64_t step = ((call.k + 15) / 16 * 16 + 16) * 4;
       std::byte* wide = buffer.Get(rows * step);
       for (int64_t m = 0; m < rows; ++m) {
@@ -205,11 +206,11 @@ TANDEM_INLINE BlockA PrepareA(const GemmCall& call, int64_t row, int64_t rows) {
   }
 }
 
-// Panels of B per pass over the rows: they stay in L2 for all row blocks, and are enough to pay
-// for preparing A. A multiple of 2, 3 and 4.
+// Panels of B per pass over the rows: few enough to stay in L2 for all row blocks, and enough to be
+// worth the preparation of A. A multiple of 2, 3 and 4.
 constexpr int64_t kPanelsPerPass = 12;
 
-// Rows [row, row + rows), cut evenly into register blocks, by one pass of panels.
+// Computes rows [row, row + rows), divided evenly into register blocks, for one pass of panels.
 template <typename T, bool kPanelA>
 TANDEM_INLINE void GemmPass(
     const GemmCall& call, int64_t row0, int64_t rows, int64_t panel0, int64_t panels) {
@@ -219,7 +220,7 @@ TANDEM_INLINE void GemmPass(
     --width;
   }
   const int64_t blocks = (rows + W::MaxRows(width) - 1) / W::MaxRows(width);
-  // Blocks that came out smaller leave registers for more panels.
+  // Smaller blocks leave registers for more panels.
   while (width < W::kMaxPanels && (rows + blocks - 1) / blocks <= W::MaxRows(width + 1)) ++width;
   BlockA a;
   for (int64_t i = 0; i < blocks; ++i) {
@@ -234,13 +235,13 @@ TANDEM_INLINE void GemmPass(
   }
 }
 
-// What a thread holds over several products: nothing here; that of gemm_amx.h holds tile registers.
+// State that a thread keeps over several products: none here; in gemm_amx.h the tile registers.
 template <typename T>
 class GemmContext {
  public:
-  // Sums of so many elements are as fast as shorter ones, or faster.
+  // Sums over this many elements are at least as fast as shorter ones.
   static constexpr int64_t kSumUnit = 2;
-  // 240 rows are whole register blocks of 6 and of 8. B is not cut for its size: every pass of
+  // 240 rows are complete register blocks of 6 and of 8. B needs no split by size, as every pass of
   // panels is small.
   static constexpr GemmCut kCut = {
       .a_elements = 384 << 10, .b_elements = int64_t{1} << 40, .min_rows = 240, .min_panels = 9};

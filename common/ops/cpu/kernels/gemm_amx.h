@@ -1,5 +1,5 @@
-// Tile registers: loads, stores, products and shapes. The instructions are written in assembly, so
-// that files need no compiler flag for them.
+// The GEMM of numerics class amx32, and the tile registers that it uses. The instructions are
+// written in assembly, so that files need no compiler flag for them.
 #pragma once
 
 #include "common/ops/cpu/kernels/gemm.h"
@@ -13,8 +13,8 @@ constexpr int64_t kTileBytes = 1024;  // 16 rows of 64 bytes: 16 words each, 32 
 constexpr int64_t kTileRows = 16;
 constexpr int64_t kTileWords = 16;
 
-// Registers 0 to 3 are accumulators. Products of whole blocks have A in 4 and 5 and B in 6 and 7;
-// where the last block is shorter, whole blocks use 4 and 5 and the last one 6 and 7.
+// Registers 0 to 3 are accumulators. Products of complete blocks have A in 4 and 5 and B in 6 and
+// 7; if the last block is shorter, complete blocks use 4 and 5 and the last one 6 and 7.
 template <int kTile>
 TANDEM_INLINE void TileLoad(const void* from, int64_t stride) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(kTile) : "memory");
@@ -32,8 +32,8 @@ TANDEM_INLINE void TileDot() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kA), "i"(kB));
 }
 
-// The tile registers' shapes, for as long as this lives. Released afterwards, so that context
-// switches need not save them and no other library finds our shapes.
+// Holds the shapes of the tile registers. They are released at the end, so that context switches
+// need not save them and other libraries do not find these shapes.
 class TileShapes {
  public:
   TileShapes() = default;
@@ -43,10 +43,10 @@ class TileShapes {
   TileShapes(const TileShapes&) = delete;
   TileShapes& operator=(const TileShapes&) = delete;
 
-  // For products whose last block has `last_words` words (0: it is whole) and row tiles of `rows0`
-  // and `rows1` rows. Fewer rows take less time. Clears all tiles.
+  // Sets shapes for products whose last block has `last_words` words (0: it is complete) and row
+  // tiles of `rows0` and `rows1` rows; fewer rows take less time. Clears all tiles.
   TANDEM_INLINE void Use(int64_t last_words, int64_t rows0, int64_t rows1) {
-    // One whole row tile computes with the shapes of two.
+    // A single complete row tile uses the shapes of two.
     if (rows0 == kTileRows && rows1 == 0) rows1 = kTileRows;
     const int64_t shape = last_words << 16 | rows0 << 8 | rows1;
     if (shape != shape_) Load(last_words, rows0, rows1);
@@ -68,7 +68,7 @@ class TileShapes {
       config.rows[tile] = static_cast<uint8_t>(rows);
     };
     const bool narrow = last_words > 0;
-    // One row tile has all four accumulators.
+    // A single row tile uses all four accumulators.
     for (int tile = 0; tile < 4; ++tile) shape(tile, tile < 2 || rows1 == 0 ? rows0 : rows1, 16);
     shape(4, rows0, 16);
     shape(5, narrow || rows1 == 0 ? kTileRows : rows1, 16);
@@ -85,19 +85,19 @@ class TileShapes {
 // The GEMM of numerics class amx32: blocks of up to 2 x 2 or 1 x 4 tiles of 16 x 16 accumulators
 // over the whole k. tdpbf16ps adds 32 elements of k at a time: the even and the odd ones in two
 // chains of fp32 multiply-adds from zero, then both to the accumulator (gemm_amx_emulated.h
-// says it in vectors). Blocks of 32 follow each other in ascending k; a last, shorter one is a
-// shorter tile. So no result depends on how rows and panels are divided.
+// expresses this with vectors). Blocks of 32 are added in ascending k; a shorter last block is a
+// shorter tile. Therefore no result depends on how rows and panels are divided.
 
 namespace {
 
-// Where the A tiles of 16 rows are: block kb at first + kb * step, rows `stride` bytes apart.
+// The A tiles of 16 rows: block kb is at first + kb * step, its rows are `stride` bytes apart.
 struct TileRowsA {
   const std::byte* first;
   int64_t stride;
   int64_t step;
 };
 
-// A panel of Aᵀ as tiles.
+// Copies a panel of Aᵀ into tiles.
 void PackPanelTiles(const std::byte* panel, int64_t words, std::byte* tiles) {
   for (int64_t word = 0; word < words; word += kTileWords, tiles += kTileBytes) {
     __m512i lanes[16];
@@ -110,7 +110,7 @@ void PackPanelTiles(const std::byte* panel, int64_t words, std::byte* tiles) {
   }
 }
 
-// Rows of odd length as tiles: their last word is half a pair.
+// Copies rows of odd length into tiles: their last word has only one element.
 void PackRowTiles(
     const std::byte* rows, int64_t row_bytes, int64_t count, int64_t k, std::byte* tiles) {
   for (int64_t row = 0; row < count; ++row, rows += row_bytes) {
@@ -125,7 +125,7 @@ void PackRowTiles(
   }
 }
 
-// A of rows [row, row + rows), at most 16; `tiles` has room for a copy.
+// Prepares A of rows [row, row + rows), at most 16; `tiles` has room for a copy.
 TANDEM_INLINE TileRowsA PrepareTiles(const GemmCall& call,
                                      int64_t row,
                                      int64_t rows,
@@ -145,11 +145,10 @@ TANDEM_INLINE TileRowsA PrepareTiles(const GemmCall& call,
 struct TileBlock {
   int64_t row, rows, panel;
   TileRowsA a[2];
-  // Where B comes from beyond L2: of every tile, these lines of the tile this far ahead are
-  // fetched.
+  // For a B beyond L2: of every tile, prefetch these lines of the tile that is this far ahead.
   int64_t ahead, first_line, last_line;
-  // Blocks of k to add now. Where they are not the first ones, sums start from `sums`; where not
-  // the last ones, sums go there. [4 tiles]
+  // The blocks of k to add now. Unless they are the first ones, sums start from `sums`; unless they
+  // are the last ones, sums are stored there. [4 tiles]
   int64_t kb0, kb1;
   float* sums;
 };
@@ -180,7 +179,8 @@ TANDEM_INLINE void StoreSums(const GemmCall& call, TileRange range) {
   StoreTile<BfloatBits>(call, range, tile);
 }
 
-// Two whole panels from the accumulators kTile and kTile + 1, rounded: a cache line per row.
+// Stores two complete panels from the accumulators kTile and kTile + 1, rounded: a cache line per
+// row.
 template <int kTile>
 TANDEM_INLINE void StoreRoundedPair(const GemmCall& call, TileRange range) {
   alignas(64) float tiles[2][256];
@@ -210,12 +210,13 @@ TANDEM_INLINE void FetchLines(const std::byte* tile, int64_t first, int64_t last
   }
 }
 
-// kRowTiles by kPanels accumulators; the accumulator of row tile r and panel p is 2r + p, or p.
+// kRowTiles by kPanels accumulators; with two row tiles, row tile r and panel p use accumulator 2r
+// + p, with one row tile p.
 template <int kRowTiles, int kPanels>
 struct TileProduct {
   static_assert(kRowTiles * kPanels <= 4);
 
-  // A whole block of k, where all of them are whole.
+  // Adds a complete block of k, if all blocks are complete.
   static TANDEM_INLINE void Step(const TileBlock& block,
                                  int64_t kb,
                                  const std::byte* b,
@@ -339,7 +340,8 @@ struct TileProduct {
   }
 };
 
-// Panels up to `panel1` for up to 32 rows. block.sums has room for their accumulators.
+// Computes panels up to `panel1` for up to 32 rows. block.sums must have room for their
+// accumulators.
 TANDEM_INLINE void RunTileRows(const GemmCall& call, TileBlock block, int64_t panel1) {
   if (block.rows > kTileRows) {
     for (; block.panel + 2 <= panel1; block.panel += 2, block.sums += 4 * 256) {
@@ -361,17 +363,17 @@ TANDEM_INLINE void RunTileRows(const GemmCall& call, TileBlock block, int64_t pa
   }
 }
 
-// Bytes of B per pass over the rows: they stay in L2 together with A.
+// Bytes of B per pass over the rows, which stay in L2 together with A.
 constexpr int64_t kPassBytes = int64_t{3} << 18;
-// Panels per pass where B comes from beyond L2 for a few rows: every row block of a pass fetches
-// its share of the next one, so that memory is busy all the time.
+// Panels per pass if B comes from beyond L2 and there are few rows: every row block of a pass
+// prefetches its share of the next pass, so that memory is always busy.
 constexpr int64_t kMemoryPanels = 4;
 constexpr int64_t kMemoryRows = 256;
-// Blocks of k whose A for 32 rows and B of two panels fit L1 together: A then stays there while the
-// panels pass, and their sums wait in memory for the next blocks.
+// Number of blocks of k for which A of 32 rows and B of two panels fit into L1 together: A then
+// stays there while the panels pass, and their sums wait in memory for the next blocks of k.
 constexpr int64_t kChunkBlocks = 10;
-// A product whose B is larger reads it from beyond L2. Prefetching what L2 holds costs a third of
-// the speed: tile loads already fill the load ports.
+// A product with a larger B reads it from beyond L2. Prefetching what is in L2 would cost a third
+// of the speed, because tile loads already fill the load ports.
 constexpr int64_t kCachedBytes = int64_t{3} << 19;
 
 template <>
@@ -398,7 +400,7 @@ class GemmContext<BfloatBits> {
       TileBlock block = {row0, 0, panel, {}, pass * call.panel_bytes, 0, 0, 0, blocks, nullptr};
       for (int64_t i = 0; block.row < row1; block.row += block.rows, ++i) {
         block.rows = Smaller(row1 - block.row, 2 * kTileRows);
-        // Both row tiles of a narrow product use the same registers, of one shape.
+        // Both row tiles of a narrow product use the same registers, which have one shape.
         if (last_words > 0 && block.rows < 2 * kTileRows) {
           block.rows = Smaller(block.rows, kTileRows);
         }

@@ -21,7 +21,8 @@ struct Isa {
   const KernelSets& (*kernels)();
 };
 
-// Linux hands out the 8 KiB of tile state to processes that ask; threads inherit the permission.
+// Linux gives the 8 KiB of tile state only to processes that request it; threads inherit the
+// permission.
 bool MayUseTiles() {
   static const bool allowed = [] {
     constexpr int kRequestPermission = 0x1023, kTileData = 18;
@@ -33,7 +34,7 @@ bool MayUseTiles() {
   return allowed;
 }
 
-// Fastest first. __builtin_cpu_supports also asks whether the system saves the registers.
+// Fastest first. __builtin_cpu_supports also checks that the system saves the registers.
 std::vector<Isa> ListIsas() {
   std::vector<std::string> avx2;
   if (__builtin_cpu_supports("avx2") == 0) avx2.push_back("avx2");
@@ -78,8 +79,7 @@ absl::StatusOr<const KernelSets*> ChooseSets() {
   if (!forced.empty()) {
     return InvalidArgument(
         "TANDEM_CPU_ISA={} is not a kernel set; use amx, avx512bf16, avx512f, avx2 or "
-        "amx-emulated, or "
-        "unset it",
+        "amx-emulated, or unset it",
         forced);
   }
   return FailedPrecondition(

@@ -1,4 +1,4 @@
-// Which kernel set this process runs.
+// Chooses the kernel set of this process.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-// The set that is fastest on this machine, or the one TANDEM_CPU_ISA names (amx, avx512bf16,
-// avx512f, avx2, amx-emulated). FailedPrecondition names missing features; InvalidArgument an
-// unknown name or dtype.
+// The fastest set on this machine, or the one that TANDEM_CPU_ISA names (amx, avx512bf16, avx512f,
+// avx2, amx-emulated). FailedPrecondition names missing features, InvalidArgument an unknown name
+// or dtype.
 absl::StatusOr<const KernelSet*> ChooseKernels(DType compute_dtype);
 
 }  // namespace tandem

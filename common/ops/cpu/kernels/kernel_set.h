@@ -14,15 +14,15 @@
 
 namespace tandem {
 
-// C [rows, n] = A [rows, k] B with B in panels of 16 columns (packed_weight.h). Sums run over k in
-// ascending words. Class seq: one chain; within a bf16 word the odd element comes first, as
-// vdpbf16ps does. Class amx32: by blocks of 16 words, the even and the odd elements of a block in
-// chains from zero, then acc + (even + odd), as tdpbf16ps does.
-// What adapters add to the sums of a product before they are rounded: in the columns [first, last)
-// of part i
+// Numerics of a product: C [rows, n] = A [rows, k] B with B in panels of 16 columns
+// (packed_weight.h). Sums run over k in ascending words. Class seq: one chain; within a bf16 word
+// the odd element comes first, as in vdpbf16ps. Class amx32: blocks of 16 words; the even and the
+// odd elements of a block form chains from zero, then acc + (even + odd), as in tdpbf16ps. What
+// adapters add to the sums of a product before they are rounded: in the columns [first, last) of
+// part i
 //   d = (sum over k, ascending, of t[row, i * rank + k] * b[col, k]) * scaling,
-// fused multiply-adds in fp32 from zero, then sum + d; a d below the smallest normal number leaves
-// the sum as it is, with its sign.
+// as fused multiply-adds in fp32 from zero, then sum + d; a d below the smallest normal number
+// leaves the sum unchanged, including its sign.
 struct AdapterSums {
   struct Part {
     int64_t first = 0, last = 0;
@@ -45,7 +45,7 @@ struct GemmCall {
   };
   const void* a = nullptr;
   int64_t a_stride = 0;
-  // Not 0: `a` is Aᵀ in panels of this size (backward/context.h), zero-padded to whole words.
+  // If not 0, `a` is Aᵀ in panels of this size (backward/context.h), zero-padded to complete words.
   int64_t a_panel_bytes = 0;
   const std::byte* b = nullptr;
   int64_t panel_bytes = 0;
@@ -56,7 +56,8 @@ struct GemmCall {
   const void* bias = nullptr;  // [n] in the compute dtype, added before rounding; or null
   Output output = Output::kRounded;
   const AdapterSums* adapters = nullptr;  // only with kRounded
-  bool b_is_cold = false;  // though small: it is a part of something that no cache holds
+  bool b_is_cold =
+      false;  // although it is small, because it is part of something larger than any cache
 };
 
 struct AttentionCall {
@@ -78,9 +79,9 @@ struct AttentionRows {
   const int32_t* blocks = nullptr;
 };
 
-// Rows of `count` sequences and one KV head: all query heads that share it. The sequences have
-// their first `shared_tiles` blocks in common, which end before the first of all positions' block
-// does; of one sequence, all may count as shared.
+// Rows of `count` sequences and one KV head, with all query heads that share it. The sequences have
+// their first `shared_tiles` blocks in common, which precede the block of the first of all
+// positions; for a single sequence, all blocks may count as shared.
 struct AttentionTask {
   const AttentionRows* rows = nullptr;
   int64_t count = 0;
@@ -88,8 +89,8 @@ struct AttentionTask {
   int64_t kv_head = 0;
 };
 
-// log-softmax statistics of a chunk of the vocabulary: max, sum of exp(x - max), and sum of
-// exp(x - max) * (x - max), x = logit * (1 / temperature).
+// log-softmax statistics of a chunk of the vocabulary: max, sum of exp(x - max), and sum of exp(x -
+// max) * (x - max), x = logit * (1 / temperature).
 struct ChunkStats {
   float max = 0;
   float sum = 0;
@@ -124,8 +125,8 @@ struct RowSumCall {
   int64_t sums_stride = 0;
 };
 
-// One query: from scores (unscaled) and dp over `keys` keys to P and dS, rounded, zeros up to
-// `cols`. `delta` is dout · out.
+// One query: computes P and dS from scores (unscaled) and dp over `keys` keys, rounded, with zeros
+// up to `cols`. `delta` is dout · out.
 struct SoftmaxBackRow {
   float* scores = nullptr;  // overwritten
   const float* dp = nullptr;
@@ -137,9 +138,9 @@ struct SoftmaxBackRow {
   void* ds = nullptr;
 };
 
-// out [i, cols] = (what it holds if `add`) + sum over j, ascending, of x(i, j) * y[j, cols], one
-// chain of fused multiply-adds in fp32; without `add` times `scale`. One of x, y is fp32, the other
-// in the compute dtype.
+// out [i, cols] = (its old value if `add`) + sum over j, ascending, of x(i, j) * y[j, cols], as one
+// chain of fused multiply-adds in fp32; without `add`, times `scale`. One of x and y is fp32, the
+// other has the compute dtype.
 struct RankProductCall {
   const void* x = nullptr;
   int64_t x_i = 0, x_j = 0;  // elements from one i, one j to the next
@@ -153,8 +154,8 @@ struct RankProductCall {
   bool add = false;
 };
 
-// A chunk of a row's logits to the gradient of grad_log_prob * log_prob + grad_entropy * entropy,
-// rounded. `target` is the target's index inside the chunk, or outside [0, cols).
+// Converts a chunk of a row's logits to the gradient of grad_log_prob * log_prob + grad_entropy *
+// entropy, rounded. `target` is the target's index inside the chunk, or outside [0, cols).
 struct LogitsBackRow {
   const float* logits = nullptr;
   int64_t cols = 0;
@@ -166,14 +167,14 @@ struct LogitsBackRow {
   void* dlogits = nullptr;
 };
 
-// How a product is cut into tasks: rows and panels by whole units, so many that the task's parts of
-// A and B stay in L2 together. Speed only.
+// How a product is split into tasks, which affects speed only: in complete units of rows and
+// panels, so many that a task's parts of A and B stay in L2 together.
 struct GemmCut {
   int64_t a_elements = 1;
   int64_t b_elements = 1;
-  int64_t min_rows = 1;  // fewer are not worth reading B for
+  int64_t min_rows = 1;  // with fewer rows, reading B is not worth it
   int64_t row_unit = 1;
-  int64_t min_panels = 1;  // fewer make register blocks narrow
+  int64_t min_panels = 1;  // with fewer panels, register blocks are narrow
   int64_t panel_unit = 1;
 };
 
@@ -185,27 +186,27 @@ struct KernelSet {
   // panels.
   void (*gemm)(const GemmCall&, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1);
 
-  // One row each.
+  // One row per call.
   void (*rms_norm)(const void* in, const void* weight, float eps, int64_t cols, void* out);
   void (*add)(void* x, const void* delta, int64_t cols);
   void (*silu_mul)(const void* gate_up, int64_t cols, void* out);
   // One head in place; cos and sin have head_dim / 2 entries.
   void (*rope)(void* head, const float* cos, const float* sin, int64_t half_dim);
-  // One token's k and v head, into slot `token` of its block's part for this KV head.
+  // Stores one token's k and v head in slot `token` of this KV head's part of its block.
   void (*store_kv)(
       const void* k, const void* v, int64_t head_dim, int64_t token, std::byte* kv_head);
-  // Bytes of scratch a task needs, and the task.
+  // The bytes of scratch that a task needs, and the task itself.
   int64_t (*attention_scratch)(const AttentionCall&, const AttentionTask&);
   void (*attention)(const AttentionCall&, const AttentionTask&, std::byte* scratch);
 
-  // Temperatures come as their inverses: 1 / T, rounded.
+  // Temperatures are passed as their inverses: 1 / T, rounded.
   void (*chunk_stats)(const float* logits, int64_t n, float inverse_temperature, ChunkStats* out);
   void (*combine_chunks)(const ChunkStats* chunks, int64_t n, RowStats* out);
   // out[i] = exp(logits[i] / T - max)
   void (*exp_logits)(
       const float* logits, int64_t n, float inverse_temperature, float max, float* out);
 
-  // Backward kernels: one row each, or all rows of a range of columns.
+  // Backward kernels: for one row, or for all rows of a range of columns.
   void (*round)(const float* in, int64_t cols, void* out);
   float (*inverse_rms)(const void* in, float eps, int64_t cols);
   // dx of out = in * inverse_rms * weight.
@@ -220,12 +221,12 @@ struct KernelSet {
   float (*dot)(const void* a, const void* b, int64_t cols);
   void (*softmax_back)(const SoftmaxBackRow&);
   void (*logits_back)(const LogitsBackRow&);
-  // Rows [i0, i1) of a product with an adapter's matrix: y is fp32, or x.
+  // Computes rows [i0, i1) of a product with an adapter's matrix: y is fp32, or x is.
   void (*rank_product)(const RankProductCall&, int64_t i0, int64_t i1);
   void (*rank_product_of_floats)(const RankProductCall&, int64_t i0, int64_t i1);
 };
 
-// Sets for kBFloat16 and kFloat32 of each instruction set. Call only where the machine has it.
+// Sets for kBFloat16 and kFloat32 of each instruction set. Call only on machines that support it.
 struct KernelSets {
   KernelSet bf16;
   KernelSet f32;

@@ -49,7 +49,7 @@ void SiluMul(const void* gate_up, int64_t cols, void* out) {
   }
 }
 
-// Rotates pairs (i, i + half) by the angles, or back.
+// Rotates pairs (i, i + half) by the angles, or by their opposites.
 template <typename T, bool kBack>
 TANDEM_INLINE void Rotate(void* head, const float* cos, const float* sin, int64_t half_dim) {
   T* first = static_cast<T*>(head);
@@ -69,8 +69,8 @@ void Rope(void* head, const float* cos, const float* sin, int64_t half_dim) {
   Rotate<T, false>(head, cos, sin, half_dim);
 }
 
-// The first of kKvValueUnit tokens clears V of them all: sums go over all of them, with P = 0 where
-// there is no token yet, and values of the block's earlier owner could be NaN.
+// The first of kKvValueUnit tokens clears V of all of them: sums include all of them, with P = 0
+// for tokens that do not exist yet, and the values of the block's earlier owner could be NaN.
 template <typename T>
 void StoreKv(const void* k, const void* v, int64_t head_dim, int64_t token, std::byte* kv_head) {
   constexpr int64_t kPerWord = 4 / sizeof(T);
@@ -117,7 +117,7 @@ void LogitChunkStats(const float* logits, int64_t n, float inverse_temperature, 
   for (int64_t i = 0; i < n; i += 16) {
     F32x16 x = Sub(ScaledLogits(logits + i, n - i, factor), Set1(max));
     const F32x16 e = Exp(x);
-    // -inf times the zero weight of a missing lane is no number.
+    // -inf times the zero weight of a missing lane would be NaN.
     if (n - i < 16) x = KeepFirst(x, n - i, 0.0f);
     sum = Add(sum, e);
     weighted = Fma(e, x, weighted);

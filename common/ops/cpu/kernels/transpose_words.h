@@ -1,5 +1,5 @@
-// A 16 x 16 block of 32-bit words, transposed in AVX-512 registers: packed weights and the tiles of
-// a product's A are made with it. Callers are compiled for AVX-512F, or have it as their target.
+// Transposes a 16 x 16 block of 32-bit words in AVX-512 registers, for packed weights and for the
+// tiles of a product's A. Callers are compiled for AVX-512F, or have it as their target.
 #pragma once
 
 #include <immintrin.h>
@@ -7,8 +7,8 @@
 namespace tandem {
 namespace {
 
-// Word i of every register becomes register i: words of pairs of registers, of four, then the
-// 128-bit quarters.
+// Word i of every register becomes register i: first words of pairs of registers are exchanged,
+// then of groups of four, then the 128-bit quarters.
 __attribute__((target("avx512f"), always_inline)) inline void TransposeWords(__m512i (&r)[16]) {
   __m512i t[16];
 #pragma GCC unroll 4

@@ -45,11 +45,11 @@ TANDEM_INLINE F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) {
 TANDEM_INLINE F32x16 Fnma(F32x16 a, F32x16 b, F32x16 c) {
   return {_mm256_fnmadd_ps(a.lo, b.lo, c.lo), _mm256_fnmadd_ps(a.hi, b.hi, c.hi)};
 }
-// b where either is NaN.
+// Returns b if either is NaN.
 TANDEM_INLINE F32x16 Max(F32x16 a, F32x16 b) {
   return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)};
 }
-// The low nine bits of every lane as sign and exponent of a power of two.
+// Moves the low nine bits of every lane to sign and exponent, which makes a power of two.
 TANDEM_INLINE F32x16 LowBitsToExponent(F32x16 a) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a.lo), 23)),
           _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a.hi), 23))};
@@ -87,7 +87,7 @@ TANDEM_INLINE __m256 WidenBits(__m128i bits) {
 TANDEM_INLINE F32x16 WidenBits(__m256i bits) {
   return {WidenBits(_mm256_castsi256_si128(bits)), WidenBits(_mm256_extracti128_si256(bits, 1))};
 }
-// Sixteen pairs of bf16 as a panel stores them: their even and their odd elements.
+// Sixteen pairs of bf16 as a panel stores them: the even or the odd element of each pair.
 TANDEM_INLINE F32x16 EvenOfPairs(const std::byte* p) {
   const __m256i* const pairs = reinterpret_cast<const __m256i*>(p);
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(pairs), 16)),
@@ -119,9 +119,9 @@ TANDEM_INLINE __m256i RoundBits(F32x16 a) {
   return _mm256_permute4x64_epi64(packed, 0xd8);
 }
 
-// Operands of the GEMM kernel: a word of A broadcast to all lanes, sixteen words of B. Dot adds the
-// products of a word, in bf16 the odd element of the pair first. The 16 registers hold one panel
-// and MaxRows rows of accumulators, B and an A.
+// Operands of the GEMM kernel: a word of A broadcast to all lanes, and sixteen words of B. Dot adds
+// the products of a word, for bf16 the odd element of the pair first. The 16 registers hold MaxRows
+// rows of accumulators for one panel, one B and one A.
 template <typename T>
 struct Words;
 
@@ -152,7 +152,7 @@ struct Words<BfloatBits> {
   struct B {
     F32x16 even, odd;
   };
-  // A is widened to fp32 once per row block: a broadcast then costs a load and nothing else.
+  // A is widened to fp32 once per row block, so that a broadcast costs only a load.
   static constexpr bool kWidenA = true;
   static constexpr int kMaxPanels = 1;
   static constexpr int MaxRows(int) { return 4; }

@@ -34,9 +34,9 @@ TANDEM_INLINE F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps
 TANDEM_INLINE F32x16 Fnma(F32x16 a, F32x16 b, F32x16 c) {
   return {_mm512_fnmadd_ps(a.v, b.v, c.v)};
 }
-// b where either is NaN.
+// Returns b if either is NaN.
 TANDEM_INLINE F32x16 Max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
-// The low nine bits of every lane as sign and exponent of a power of two.
+// Moves the low nine bits of every lane to sign and exponent, which makes a power of two.
 TANDEM_INLINE F32x16 LowBitsToExponent(F32x16 a) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a.v), 23))};
 }
@@ -68,7 +68,7 @@ TANDEM_INLINE float MaxLanes(F32x16 a) {
 TANDEM_INLINE F32x16 WidenBits(__m256i bits) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
 }
-// Sixteen pairs of bf16 as a panel stores them: their even and their odd elements.
+// Sixteen pairs of bf16 as a panel stores them: the even or the odd element of each pair.
 TANDEM_INLINE F32x16 EvenOfPairs(const std::byte* p) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16))};
 }
@@ -97,9 +97,9 @@ TANDEM_INLINE __m256i RoundBits(F32x16 a) {
 #endif
 }
 
-// Operands of the GEMM kernel: a word of A broadcast to all lanes, sixteen words of B. Dot adds the
-// products of a word, in bf16 the odd element of the pair first. MaxRows(n) rows by n panels of
-// accumulators, B and an A fit the 32 registers.
+// Operands of the GEMM kernel: a word of A broadcast to all lanes, and sixteen words of B. Dot adds
+// the products of a word, for bf16 the odd element of the pair first. MaxRows(n) rows by n panels
+// of accumulators, B and one A fit into the 32 registers.
 template <typename T>
 struct Words;
 
@@ -108,7 +108,7 @@ struct Words<float> {
   using A = __m512;
   using B = __m512;
   static constexpr bool kWidenA = false;
-  static constexpr int kMaxPanels = 2;  // the reference path: few sizes, quickly compiled
+  static constexpr int kMaxPanels = 2;  // the reference path: few sizes, which compile quickly
   static constexpr int MaxRows(int) { return 6; }
   static TANDEM_INLINE A LoadA(const std::byte* p) { return _mm512_set1_ps(LoadFloat(p)); }
   static TANDEM_INLINE A FromWord(uint32_t word) {
@@ -141,7 +141,7 @@ struct Words<BfloatBits> {
   };
   using A = Pair;
   using B = Pair;
-  // A is widened to fp32 once per row block: a broadcast then costs a load and nothing else.
+  // A is widened to fp32 once per row block, so that a broadcast costs only a load.
   static constexpr bool kWidenA = true;
   static constexpr int kMaxPanels = 4;
   static constexpr int MaxRows(int panels) { return panels == 4 ? 5 : panels == 3 ? 8 : 12; }

@@ -1,7 +1,7 @@
-// What the kernel files need before any vector code. Everything in the vec_*.h and kernels_*.h
-// headers sits in anonymous namespaces and avoids std templates: these headers are compiled once
-// per instruction set, and an inline function with external linkage would leak instructions that
-// older machines lack into the rest of the program.
+// What the kernel files need before any vector code. Everything in the kernel headers is in
+// anonymous namespaces and avoids std templates: these headers are compiled once per instruction
+// set, and an inline function with external linkage would bring instructions that older machines
+// lack into the rest of the program.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ TANDEM_INLINE float LoadFloat(const std::byte* from) {
   __builtin_memcpy(&value, from, 4);
   return value;
 }
-// The last element of a row of odd length: its upper partner reads as zero.
+// The last element of a row of odd length; its missing upper partner reads as zero.
 TANDEM_INLINE uint32_t LoadHalfWord(const std::byte* from) {
   BfloatBits half;
   __builtin_memcpy(&half, from, 2);

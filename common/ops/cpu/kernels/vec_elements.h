@@ -1,5 +1,5 @@
-// Vectors of the compute dtype: loaded as fp32, rounded once when stored.
-// The vectors are those of the instruction set the including file is compiled for.
+// Vectors of the compute dtype: loaded as fp32, rounded once when stored. The vectors are those of
+// the instruction set for which the including file is compiled.
 #pragma once
 
 #include "common/ops/cpu/kernels/vec_common.h"
@@ -29,7 +29,7 @@ TANDEM_INLINE void StorePartial(BfloatBits* p, F32x16 x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) p[i] = lanes[i];
 }
 
-// 32 elements with one store where possible: a load of all of them then need not wait.
+// Stores 32 elements at once if possible, so that a load of all of them need not wait.
 TANDEM_INLINE void StorePair(float* p, F32x16 low, F32x16 high) {
   Store(p, low);
   Store(p + 16, high);
@@ -55,7 +55,7 @@ TANDEM_INLINE F32x16 RoundTo<float>(F32x16 x) {
   return x;
 }
 
-// Any n: a full vector or the first n lanes.
+// For any n: a full vector or the first n lanes.
 template <typename T>
 TANDEM_INLINE F32x16 LoadUpTo(const T* p, int64_t n) {
   return n >= 16 ? Load(p) : LoadPartial(p, n);
@@ -72,8 +72,8 @@ TANDEM_INLINE void StoreUpTo(T* p, F32x16 x, int64_t n) {
 // exp for x <= 0, relative error below 2^-23 * 1.2: Cephes' degree-5 polynomial after reduction
 // by ln 2 in two parts. Below -87 it returns 0 exactly. NaN stays NaN.
 TANDEM_INLINE F32x16 Exp(F32x16 x) {
-  // Beside 1.5 * 2^23 the units are whole: adding it rounds x / ln 2 to n, and leaves n + 127, the
-  // exponent field of 2^n, in the low bits.
+  // Near 1.5 * 2^23 the spacing of floats is 1: adding it rounds x / ln 2 to n and leaves n + 127,
+  // the exponent field of 2^n, in the low bits.
   const F32x16 magic = Set1(12582912.0f + 127.0f);
   const F32x16 shifted = Fma(x, Set1(1.44269504f), magic);
   const F32x16 n = Sub(shifted, magic);
@@ -93,8 +93,9 @@ TANDEM_INLINE float Exp(float x) {
   return lanes[0];
 }
 
-// 1 / x for x in [1, 2] within two units in the last place: the quadratic whose relative error is
-// smallest, 1/99, and two steps of Newton. A vector of divisions takes sixteen cycles, these three.
+// 1 / x for x in [1, 2] within two units in the last place: the quadratic with the smallest
+// relative error, 1/99, and two Newton steps. A vector division takes sixteen cycles, this takes
+// three.
 TANDEM_INLINE F32x16 ReciprocalOf1To2(F32x16 x) {
   const F32x16 one = Set1(1.0f);
   F32x16 y = Fma(Fma(Set1(32.0f / 99.0f), x, Set1(-144.0f / 99.0f)), x, Set1(210.0f / 99.0f));

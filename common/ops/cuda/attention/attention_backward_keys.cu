@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = kManyWarps * 32;
 
-// What goes with the queries that pass.
+// Data of the queries that pass.
 struct Passing {
   float log_sum[kPassingQueries];
   float delta[kPassingQueries];
@@ -35,7 +35,7 @@ struct Buffers {
   }
 };
 
-// Where the queries that pass are: query `query` of the span of a viewer.
+// Identifies the queries that pass: query `query` of a viewer's span.
 struct Cursor {
   int viewer, query;
 
@@ -103,7 +103,8 @@ __device__ __forceinline__ void CopyQueries(const BackwardArgs& args,
   }
 }
 
-// Queries whose weights a warp has at a time: more would not fit the registers beside the sums.
+// Queries whose weights a warp holds at a time; more would not fit into the registers with the
+// sums.
 constexpr int kAtOnce = 16;
 
 // products [16, kAtOnce] = the warp's 16 rows of `a` times the first rows of `b`, transposed.
@@ -121,8 +122,8 @@ __device__ __forceinline__ void Products(float (&products)[kAtOnce / 8][4],
   }
 }
 
-// kAtOnce queries from `first` on pass over the warp's keys, of which a lane has position[0] and
-// [1].
+// kAtOnce queries, starting at `first`, pass over the warp's keys; a lane holds the keys at
+// position[0] and position[1].
 template <int kDim>
 __device__ __forceinline__ void TakeQueries(float (&dk)[kDim / 8][4],
                                             float (&dv)[kDim / 8][4],
@@ -159,7 +160,7 @@ __device__ __forceinline__ void TakeQueries(float (&dk)[kDim / 8][4],
   AddWeighted<kDim, kAtOnce / 16>(dk, gradients, queries);
 }
 
-// A gradient of the warp's keys, by way of its rows of `stage`, 16 bytes a thread.
+// Stores a gradient of the warp's keys through its rows of `stage`, 16 bytes per thread.
 template <int kDim>
 __device__ __forceinline__ void Store(const BackwardArgs& args,
                                       const float (&sums)[kDim / 8][4],
@@ -188,7 +189,7 @@ __device__ __forceinline__ void Store(const BackwardArgs& args,
   }
 }
 
-// The same of a part, as it is.
+// Stores a part in the same way, without rounding.
 template <int kDim>
 __device__ __forceinline__ void StorePart(const float (&sums)[kDim / 8][4], float* to) {
   TANDEM_UNROLL
@@ -244,7 +245,7 @@ __global__ void __launch_bounds__(kThreads, kDim == 64 ? 3 : 2) KeyKernel(Backwa
     StorePart<kDim>(dv, part + kTileKeys * kDim);
     return;
   }
-  // A warp's rows of K and V are read by it alone.
+  // Only this warp reads its rows of K and V.
   SyncWarp();
   const int64_t k_col = static_cast<int64_t>(args.heads.heads + kv_head) * kDim;
   const int64_t v_col = k_col + static_cast<int64_t>(args.heads.kv_heads) * kDim;
@@ -252,7 +253,7 @@ __global__ void __launch_bounds__(kThreads, kDim == 64 ? 3 : 2) KeyKernel(Backwa
   Store<kDim>(args, dv, 1.0f, span, tile.first, v_col, buffers.Values());
 }
 
-// 8 elements of a row of dk or, behind all of them, of dv.
+// A thread adds the parts of 8 elements of a row of dk or, after all of those, of dv.
 __global__ void AddPartsKernel(BackwardArgs args) {
   const SharedKeyTile tile = args.shared_tiles[blockIdx.z];
   const int kv_heads = args.heads.kv_heads, kv_head = static_cast<int>(blockIdx.y);

@@ -84,7 +84,7 @@ __device__ __forceinline__ void CopyKeyTile(const BackwardArgs& args,
   }
 }
 
-// dout · out of the warp's 16 queries, into shared memory and the statistics.
+// Computes dout · out of the warp's 16 queries into shared memory and the statistics.
 template <int kDim>
 __device__ __forceinline__ void Deltas(const BackwardArgs& args,
                                        const Block& block,
@@ -115,7 +115,7 @@ __device__ __forceinline__ void Deltas(const BackwardArgs& args,
   }
 }
 
-// scores [16, 64] = rows of `a` from `first` on, times rows of `b`, transposed.
+// scores [16, 64] = 16 rows of `a`, starting at `first`, times the rows of `b`, transposed.
 template <int kDim>
 __device__ __forceinline__ void Scores(float (&scores)[kTileKeys / 8][4],
                                        const uint16_t* a,
@@ -135,7 +135,7 @@ __device__ __forceinline__ void Scores(float (&scores)[kTileKeys / 8][4],
   }
 }
 
-// The 16 queries of a warp.
+// The state of a warp's 16 queries.
 template <int kDim>
 struct WarpRows {
   int position[2];
@@ -166,7 +166,7 @@ __device__ __forceinline__ void TakeTile(WarpRows<kDim>& rows,
   AddWeighted<kDim, kTileKeys / 16>(rows.sums, gradients, buffers.Keys(buffer));
 }
 
-// dq through the warp's rows of shared memory, and the log-sum-exp.
+// Stores dq through the warp's rows of shared memory, and the log-sum-exp.
 template <int kDim>
 __device__ __forceinline__ void Store(const BackwardArgs& args,
                                       const Block& block,

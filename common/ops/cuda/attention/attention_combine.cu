@@ -1,12 +1,12 @@
-// The segments of a row that different blocks went over, added in ascending order: to the bits that
-// one block gives (attention_forward.cu).
+// Adds the segments of a row that different blocks processed, in ascending order, with the bits
+// that a single block gives (attention_forward.cu).
 #include "common/ops/cuda/attention/attention_fragments.h"
 #include "common/ops/cuda/attention/attention_kernels.h"
 
 namespace tandem::attention {
 namespace {
 
-// A warp per query, kDim / 32 elements a lane.
+// One warp per query, kDim / 32 elements per lane.
 template <int kDim>
 __global__ void __launch_bounds__(kCombineWarps * 32) CombineKernel(ForwardArgs args) {
   constexpr int kEach = kDim / 32;

@@ -21,8 +21,8 @@ struct Buffers {
   }
   // [warps * 16][kDim]: the queries, and in the end the results.
   __device__ __forceinline__ uint16_t* Queries() const { return memory + 4 * kTile; }
-  // Results of earlier segments, each thread's own: its sums, then maximum and total of two rows. A
-  // bank per thread.
+  // Results of earlier segments, separate for each thread: its sums, then maximum and total of two
+  // rows. Each thread uses its own bank.
   __device__ __forceinline__ float& Earlier(int index) const {
     return reinterpret_cast<float*>(
         Queries())[index * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)];
@@ -46,7 +46,8 @@ struct WarpRows {
   }
 };
 
-// Rows of queries from q columns into shared memory (zeros past the tile), 16 bytes a thread.
+// Copies rows of queries from the q columns to shared memory (zeros past the tile), 16 bytes per
+// thread.
 template <int kDim, int kWarps>
 __device__ __forceinline__ void CopyQueries(const ForwardArgs& args,
                                             const QueryTile& tile,
@@ -65,7 +66,7 @@ __device__ __forceinline__ void CopyQueries(const ForwardArgs& args,
   }
 }
 
-// One block of one KV head: K and V follow each other. Keys behind `last` are garbage, and become
+// Copies one block of one KV head, K followed by V. Keys after `last` are undefined and replaced by
 // zeros.
 template <int kDim, int kWarps>
 __device__ __forceinline__ void CopyKeyTile(
@@ -79,7 +80,7 @@ __device__ __forceinline__ void CopyKeyTile(
   }
 }
 
-// One tile of keys from `first_position` on.
+// Processes one tile of keys, starting at `first_position`.
 template <int kDim>
 __device__ __forceinline__ void TakeTile(WarpRows<kDim>& rows,
                                          const uint32_t (&q)[kDim / 16][4],
@@ -102,8 +103,8 @@ __device__ __forceinline__ void TakeTile(WarpRows<kDim>& rows,
   AddWeighted<kDim, kTileKeys / 16>(rows.sums, scores, values);
 }
 
-// Adds the segment that begins at `first_position` to the earlier ones: into `rows`, whose row
-// keeps its earlier results where it ends before the segment. All lanes of a row decide alike.
+// Adds the segment that begins at `first_position` to the earlier ones, in `rows`; a row that ends
+// before the segment keeps its earlier results. All lanes of a row decide alike.
 template <int kDim>
 __device__ __forceinline__ void AddToEarlier(WarpRows<kDim>& rows,
                                              const Buffers<kDim>& buffers,
@@ -141,7 +142,7 @@ __device__ __forceinline__ void KeepEarlier(const WarpRows<kDim>& rows,
   }
 }
 
-// Divides by the totals and writes 16 bytes a thread, by way of shared memory.
+// Divides by the totals and writes 16 bytes per thread through shared memory.
 template <int kDim>
 __device__ __forceinline__ void StoreRows(const ForwardArgs& args,
                                           const QueryTile& tile,
@@ -150,7 +151,7 @@ __device__ __forceinline__ void StoreRows(const ForwardArgs& args,
                                           const Buffers<kDim>& buffers) {
   const int lane = LaneId(), first = WarpId() * kWarpQueries;
   const Group group = args.heads.group;
-  // Earlier's slots are of all warps.
+  // The slots of Earlier belong to all warps.
   __syncthreads();
   TANDEM_UNROLL
   for (int r = 0; r < 2; ++r) {
@@ -158,7 +159,7 @@ __device__ __forceinline__ void StoreRows(const ForwardArgs& args,
     TANDEM_UNROLL
     for (int j = 0; j < kDim / 8; ++j) {
       uint16_t* const at = ChunkAt<kDim>(buffers.Queries(), first + lane / 4 + r * 8, j);
-      // + 0: what a masked key's product may leave of a zero's sign.
+      // + 0, because a masked key's product may leave a negative zero.
       reinterpret_cast<uint32_t*>(at)[lane % 4] =
           PackBf16(rows.sums[j][2 * r] * inverse + 0.0f, rows.sums[j][2 * r + 1] * inverse + 0.0f);
     }
@@ -175,7 +176,7 @@ __device__ __forceinline__ void StoreRows(const ForwardArgs& args,
   }
 }
 
-// Of one segment, for CombineSegments.
+// Stores the results of one segment for CombineSegments.
 template <int kDim>
 __device__ __forceinline__ void StorePartial(const ForwardArgs& args,
                                              const QueryTile& tile,
@@ -235,7 +236,7 @@ __global__ void __launch_bounds__(kWarps * 32) ForwardKernel(ForwardArgs args) {
   WarpRows<kDim> rows;
   TANDEM_UNROLL
   for (int r = 0; r < 2; ++r) {
-    // Rows past the tile do as its last one, and are not stored.
+    // Rows past the tile repeat its last one and are not stored.
     const int query = first + LaneId() / 4 + r * 8;
     rows.position[r] = PositionOf(tile, query < tile.queries ? query : tile.queries - 1, group);
   }
@@ -243,8 +244,8 @@ __global__ void __launch_bounds__(kWarps * 32) ForwardKernel(ForwardArgs args) {
       tile, first + kWarpQueries < tile.queries ? first + kWarpQueries - 1 : tile.queries - 1,
       group);
   rows.BeginSegment();
-  // What the warp's rows got from the segment that ends before tile t, behind the block's earlier
-  // ones.
+  // Adds the results of the segment that ends before tile t to those of the block's earlier
+  // segments.
   const auto end_segment = [&](int t) {
     rows.row[0].sum = RowSum(rows.row[0].sum);
     rows.row[1].sum = RowSum(rows.row[1].sum);

@@ -1,4 +1,4 @@
-// Device code that the attention kernels share: fragments out of tiles in shared memory, and the
+// Device code that the attention kernels share: fragments from tiles in shared memory, and the
 // softmax of a segment. Elements are bf16; a tile is [rows][kDim], swizzled (Swizzled).
 #pragma once
 
@@ -19,7 +19,7 @@ __device__ __forceinline__ const uint16_t* ChunkAt(const uint16_t* tile, int row
   return tile + Swizzled(row, chunk, kDim / 8) * 8;
 }
 
-// A operand: rows first.. + 15, columns 16 * step.. + 15.
+// A operand: rows first to first + 15, columns 16 * step to 16 * step + 15.
 template <int kDim>
 __device__ __forceinline__ void LoadRows(uint32_t (&a)[4],
                                          const uint16_t* tile,
@@ -29,8 +29,8 @@ __device__ __forceinline__ void LoadRows(uint32_t (&a)[4],
   LdMatrix4(a, ChunkAt<kDim>(tile, first + lane % 16, step * 2 + lane / 16));
 }
 
-// B operands of a product with the transposed tile: its rows first.. + 7 in b[0], first + 8.. in
-// b[1]; summed over columns 16 * step.. + 15.
+// B operands of a product with the transposed tile: rows first to first + 7 in b[0], first + 8 to
+// first + 15 in b[1], summed over columns 16 * step to 16 * step + 15.
 template <int kDim>
 __device__ __forceinline__ void LoadTransposedPair(uint32_t (&b)[2][2],
                                                    const uint16_t* tile,
@@ -45,8 +45,8 @@ __device__ __forceinline__ void LoadTransposedPair(uint32_t (&b)[2][2],
   b[1][1] = r[3];
 }
 
-// B operands of a product with the tile: its columns 16 * pair.. + 7 in b[0], the next 8 in b[1];
-// summed over rows first.. + 15.
+// B operands of a product with the tile: columns 16 * pair to 16 * pair + 7 in b[0], the next 8 in
+// b[1], summed over rows first to first + 15.
 template <int kDim>
 __device__ __forceinline__ void LoadPair(uint32_t (&b)[2][2],
                                          const uint16_t* tile,
@@ -61,8 +61,8 @@ __device__ __forceinline__ void LoadPair(uint32_t (&b)[2][2],
   b[1][1] = r[3];
 }
 
-// sums [16, 8 kColumns / 8] += weights [16, 16 kSteps] tile [16 kSteps, kDim]: weights as fp32
-// fragments of 8 columns each, rounded to bf16 here.
+// sums [16, 8 kColumns / 8] += weights [16, 16 kSteps] tile [16 kSteps, kDim]. The weights are fp32
+// fragments of 8 columns each and are rounded to bf16 here.
 template <int kDim, int kSteps>
 __device__ __forceinline__ void AddWeighted(float (&sums)[kDim / 8][4],
                                             const float (&weights)[2 * kSteps][4],
@@ -83,7 +83,7 @@ __device__ __forceinline__ void AddWeighted(float (&sums)[kDim / 8][4],
   }
 }
 
-// The maximum and the sum of the four lanes that hold a row: in every lane, the same bits.
+// The maximum and the sum over the four lanes that hold a row, with the same bits in every lane.
 __device__ __forceinline__ float RowMax(float value) {
   value = fmaxf(value, ShuffleXor(value, 1));
   return fmaxf(value, ShuffleXor(value, 2));
@@ -101,9 +101,9 @@ struct OnlineRow {
   float sum = 0.0f;             // of this lane's weights
 };
 
-// Takes in the scores of a row (elements first and first + 1 of each fragment), -infinity where
-// masked, and turns them into weights. Returns the factor for earlier sums: 1 if no
-// score is above the maximum so far, as where all are masked.
+// Adds the scores of a row (elements first and first + 1 of each fragment; -infinity if masked) and
+// turns them into weights. Returns the factor for earlier sums: 1 if no score is above the maximum
+// so far, as when all are masked.
 template <int kFragments>
 __device__ __forceinline__ float TakeScores(OnlineRow& row,
                                             float (&scores)[kFragments][4],
@@ -115,7 +115,7 @@ __device__ __forceinline__ float TakeScores(OnlineRow& row,
     highest = fmaxf(highest, fmaxf(scores[j][first], scores[j][first + 1]));
   }
   const float max = fmaxf(row.max, RowMax(highest) * scale_log2);
-  // Nothing but masked scores so far: weights of 0, not of a NaN.
+  // If all scores so far are masked, weights are 0 and not NaN.
   const float offset = max == MinusInfinity() ? 0.0f : max;
   const float earlier = exp2f(row.max - offset);
   float sum = 0.0f;
@@ -130,7 +130,7 @@ __device__ __forceinline__ float TakeScores(OnlineRow& row,
   return earlier;
 }
 
-// How the results so far and the next segment's are added: sum = sum * earlier + next * later.
+// The factors for adding the next segment's results: sum = sum * earlier + next * later.
 struct SegmentFactors {
   float max, earlier, later;
 };
@@ -142,9 +142,9 @@ __device__ __forceinline__ float AddSegment(const SegmentFactors& factors, float
   return fmaf(next, factors.later, sum * factors.earlier);
 }
 
-// The scores [16, 64] of a warp's rows with the keys from `first_position` on, into the rows'
-// online softmax: keys behind a row are left out, scores become weights, and earlier sums
-// are scaled to match. Rows are in order: row 0 of a lane is not behind row 1.
+// Adds the scores [16, 64] of a warp's rows with the keys from `first_position` on to the rows'
+// online softmax: keys after a row's position are masked, scores become weights, and earlier sums
+// are scaled to match. Rows are in order: row 0 of a lane does not come after row 1.
 template <int kDim, typename Rows>
 __device__ __forceinline__ void WeighTile(Rows& rows,
                                           float (&scores)[kTileKeys / 8][4],

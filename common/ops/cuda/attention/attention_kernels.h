@@ -25,7 +25,7 @@ struct RopeArgs {
   int64_t block_bytes = 0;
 };
 void RotateAndStore(const RopeArgs& args, CudaStream stream);
-// By the opposite angle; stores nothing, `kv` is not read.
+// Rotates by the opposite angle; stores nothing and does not read `kv`.
 void RotateBack(const RopeArgs& args, CudaStream stream);
 
 struct ForwardArgs {
@@ -40,17 +40,17 @@ struct ForwardArgs {
   const int32_t* tables = nullptr;
   const QueryTile* tiles = nullptr;
   int64_t tile_count = 0;
-  // Segments that a tile's blocks are launched for, side by side; 1: a block goes over all of its
-  // tile's segments.
+  // Segments of a tile that are launched side by side as blocks of their own; 1: one block
+  // processes all segments of its tile.
   int segments = 1;
-  // With segments > 1: [slots, head_dim] and [slots, 2] of PartialSlot, `queries` at most in a
-  // tile.
+  // With segments > 1: [slots, head_dim] and [slots, 2] of PartialSlot; `queries` is the largest
+  // number in a tile.
   float *partial_sums = nullptr, *partial_stats = nullptr;
   int queries = 0;
 };
-// Tiles of up to kWarpQueries (one warp) or kManyWarps * kWarpQueries queries.
+// Processes tiles of up to kWarpQueries (one warp) or kManyWarps * kWarpQueries queries.
 void ForwardTiles(const ForwardArgs& args, int warps, CudaStream stream);
-// The rows of tiles with more than one segment, from the partial results.
+// Computes the rows of tiles with more than one segment from the partial results.
 void CombineSegments(const ForwardArgs& args, CudaStream stream);
 
 struct BackwardArgs {
@@ -77,9 +77,9 @@ struct BackwardArgs {
   float *log_sums = nullptr, *deltas = nullptr;
   int64_t slots = 0;
 };
-// dq, and the statistics that KeyGradients reads.
+// Computes dq, and the statistics that KeyGradients reads.
 void QueryGradients(const BackwardArgs& args, CudaStream stream);
-// dk and dv, of the keys in shared_tiles by way of their parts.
+// Computes dk and dv; those of the keys in shared_tiles are summed from parts.
 void KeyGradients(const BackwardArgs& args, CudaStream stream);
 
 }  // namespace tandem::attention

@@ -16,7 +16,7 @@ namespace attention {
 
 namespace {
 
-// The two rows of `rope` that a key keeps, each of half_dim numbers.
+// The two rows of `rope`, each of half_dim numbers, that a RopeKey keeps.
 std::array<const float*, 2> SampledRows(const RopeTable& rope) {
   const auto half = static_cast<size_t>(rope.half_dim);
   const size_t last = rope.sin.size() - half;
@@ -62,8 +62,8 @@ const CudaAttention::State::Forward& CudaAttention::State::PlanOf(
     const std::vector<AttentionSpan>& spans,
     const attention::Heads& heads,
     const KvLayer& kv) {
-  // All layers of a step have the same spans (ForwardOps::BeginStep): they are compared once, not
-  // twice a layer, while the device waits for the step.
+  // All layers of a step have the same spans (ForwardOps::BeginStep): they are compared once and
+  // not twice per layer, while the device waits for the step.
   bool same = context.in_graph() && forwards[newest].epoch == context.upload_epoch();
   Forward& forward = same ? forwards[newest] : SlotOf(spans, heads.group.size, &same);
   forward.asked = ++questions;
@@ -107,10 +107,10 @@ const CudaAttention::State::Backward& CudaAttention::State::BackwardPlanOf(
 
 void CudaAttention::State::FreeRope(CudaContext& context) {
   if (rope_memory == nullptr) return;
-  // Kernels that read it may be under way, and graphs know its address.
+  // Kernels that read it may still run, and graphs contain its address.
   context.DropGraphs();
   context.Keep(context.Synchronize());
-  context.Keep(context.GiveBack(rope_memory, rope_bytes));
+  context.Keep(context.Free(rope_memory, rope_bytes));
   rope_memory = nullptr;
   rope_bytes = 0;
 }
@@ -120,13 +120,13 @@ const float* CudaAttention::State::DeviceRope(CudaContext& context, const RopeTa
   const int64_t bytes = count * static_cast<int64_t>(sizeof(float));
   if (!rope.Is(table)) {
     if (!context.eager()) {
-      // A graph would copy from where the table lies now each time it is launched.
+      // A graph copies from the address of the table at its recording each time it is launched.
       TANDEM_CHECK(rope_bytes == 2 * bytes, "a graph's step has a rope table of another size");
       context.RefuseGraph();
       return reinterpret_cast<const float*>(rope_memory);
     }
-    // Not scratch: forward and backward have objects of their own on one context, and what one
-    // copied must not be what the other reads.
+    // Not scratch: forward and backward use one context but have objects of their own, and must not
+    // overwrite each other's table.
     if (rope_bytes != 2 * bytes) {
       FreeRope(context);
       rope = attention::RopeKey();
@@ -174,7 +174,7 @@ void AddTiles(const AttentionSpan& span, int64_t group, int64_t table, ForwardPl
   }
 }
 
-// Most first: what is started last should not take longest.
+// Tiles with the most work first, so that the last ones to start are short.
 template <typename T>
 void SortByWork(std::vector<T>& tiles, const std::vector<int64_t>& work) {
   std::vector<size_t> order(tiles.size());
@@ -187,7 +187,7 @@ void SortByWork(std::vector<T>& tiles, const std::vector<int64_t>& work) {
   tiles = std::move(sorted);
 }
 
-// For each span, the spans that continue its prefix; nothing where one's prefix is not there.
+// For each span, the spans that continue its prefix; nullopt if a prefix is not found.
 std::optional<std::vector<std::vector<int32_t>>> SharersOf(
     const std::vector<AttentionSpan>& spans) {
   std::vector<std::vector<int32_t>> sharers(spans.size());
@@ -206,7 +206,8 @@ std::optional<std::vector<std::vector<int32_t>>> SharersOf(
   return sharers;
 }
 
-// The tile of keys from row `first` of span `index` on, in as many parts as its viewers fill.
+// The tile of keys that begins at row `first` of span `index`, in as many parts as its viewers
+// need.
 void AddKeyTiles(const std::vector<AttentionSpan>& spans,
                  int32_t index,
                  int64_t first,

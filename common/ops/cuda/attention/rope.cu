@@ -27,7 +27,7 @@ __device__ __forceinline__ Eight LoadFloats(const float* from) {
            BitsToFloat(high.x), BitsToFloat(high.y), BitsToFloat(high.z), BitsToFloat(high.w)}};
 }
 
-// `direction` -1 turns back.
+// `direction` -1 rotates back.
 __global__ void RopeKernel(RopeArgs args, float direction) {
   const Heads& heads = args.heads;
   const int half = heads.head_dim / 2, rotated = heads.heads + heads.kv_heads;
@@ -39,7 +39,7 @@ __global__ void RopeKernel(RopeArgs args, float direction) {
   if (index >= args.row_count) return;
   const RowPlace place = args.rows[index];
   uint16_t* const row = args.x + place.row * args.stride;
-  // K of head h in the block, and V kTileKeys rows behind it.
+  // K of head h in the block; V follows kTileKeys rows later.
   const auto slot = [&](int kv_head) {
     return reinterpret_cast<uint16_t*>(args.kv + place.block * args.block_bytes +
                                        static_cast<int64_t>(kv_head) * 2 *

@@ -7,14 +7,14 @@
 
 namespace tandem::cuda {
 
-// Rows of a matrix, the next one `stride` bytes further.
+// Rows of a matrix that are `stride` bytes apart.
 struct RowBytes {
   void* data = nullptr;
   int64_t stride = 0;
 };
 
-// The first `row_bytes` of `rows` rows of `from`, and zeros for the rows of `to` from there up to
-// `filled`. Addresses, strides and row_bytes are multiples of 2; of 16, it is faster.
+// Copies the first `row_bytes` of `rows` rows of `from`, and zeroes the following rows of `to` up
+// to `filled`. Addresses, strides and row_bytes are multiples of 2; multiples of 16 are faster.
 void LaunchCopyRows(
     RowBytes from, RowBytes to, int64_t row_bytes, int64_t rows, int64_t filled, CudaStream stream);
 

@@ -43,8 +43,8 @@ void CublasLtGemm::LeaveToOther(const LtShape& shape, const std::string& why) {
 absl::Status CublasLtGemm::Prepare(const LtShape& shape) {
   if (pins_.contains(shape)) return absl::OkStatus();
   absl::StatusOr<PinnedAlgorithms> proved = ProveRows(context_, lt_.get(), shape, plan_);
-  // Nothing that another process could have found otherwise decides between the engines: a worker
-  // that starts beside a busy partner has less memory, and must not choose otherwise for that.
+  // The choice of the engine must not depend on anything that differs between processes: a worker
+  // that starts beside a busy partner has less memory, and must still choose alike.
   if (absl::IsNotFound(proved.status())) {
     LeaveToOther(shape, std::string(proved.status().message()));
     return absl::OkStatus();
@@ -97,7 +97,8 @@ void CublasLtGemm::Run(const Gemm& gemm) {
 }
 
 void CublasLtGemm::RunWhole(const Gemm& gemm, const PinnedAlgorithms& pins) {
-  // More rows than were proved go in pieces that were: a row does not know in which it is.
+  // Products with more rows than were proved are split into pieces that were: a row's bits do not
+  // depend on its piece.
   const int64_t most = pins.buckets.back();
   for (int64_t first = 0; first < gemm.m; first += most) {
     const Gemm piece = RowsOf(gemm, first, std::min(most, gemm.m - first));
@@ -109,7 +110,7 @@ void CublasLtGemm::RunWhole(const Gemm& gemm, const PinnedAlgorithms& pins) {
 void CublasLtGemm::RunPadded(const Gemm& gemm, const PinnedAlgorithms& pins) {
   const PaddedRows at = PadRows(gemm.m, gemm.n, gemm.k, OutBytes(gemm));
   std::byte* const scratch = context_->Scratch(kProductSlot, at.bytes);
-  if (!context_->launching()) return;  // no memory, as Synchronize says
+  if (!context_->launching()) return;  // out of memory; Synchronize returns the error
   Gemm padded = gemm;
   padded.m = at.rows;
   padded.a = scratch;
@@ -147,7 +148,8 @@ void CublasLtGemm::RunWeights(const Gemm& gemm) {
   context_->Keep(algorithm.status());
   if (!algorithm.ok() || !algorithm->has_value()) return other_->Run(gemm);
   const absl::Status run = lt_->Run(gemm, **algorithm, context_->stream());
-  // The number of rows decides whether an algorithm takes them: the same choice every time.
+  // Whether an algorithm accepts a product depends on its number of rows alone: the choice is
+  // always the same.
   if (absl::IsInvalidArgument(run)) return other_->Run(gemm);
   context_->Keep(run);
 }

@@ -1,5 +1,5 @@
-// LtApi by NVIDIA's library. cuBLASLt's matrices are column-major: our row-major c = a b is its
-// cᵀ = bᵀ aᵀ, so its A is our b, its B our a, and rows and columns change places.
+// LtApi through NVIDIA's library. cuBLASLt's matrices are column-major: our row-major c = a b is
+// its cᵀ = bᵀ aᵀ, so its A is our b, its B our a, and rows and columns are exchanged.
 #include <utility>
 
 #include <cublasLt.h>
@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// Finds functions one after the other; the first that is missing is the status.
+// Looks up functions one after another; the status is that of the first one that is missing.
 class Finder {
  public:
   explicit Finder(void* library) : library_(library) {}
@@ -93,7 +93,7 @@ absl::Status Description::Fill(const LtTable& lt, const Gemm& gemm) {
                                         static_cast<uint64_t>(cols), stride),
                     "cublasLtMatrixLayoutInit");
   };
-  // As they lie in memory: a column of the library's is a row of ours.
+  // In memory order: a column for the library is a row for us.
   const bool turned_a = gemm.kind == GemmKind::kForward, turned_b = gemm.kind == GemmKind::kWeights;
   const int32_t operation_a = turned_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   const int32_t operation_b = turned_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -158,7 +158,7 @@ absl::StatusOr<std::vector<LtAlgorithm>> LtLibrary::Candidates(const Gemm& gemm,
   cublasLtMatmulPreferenceOpaque_t preference;
   TANDEM_RETURN_IF_ERROR(lt_.Check(lt_.MatmulPreferenceInit(&preference, sizeof(preference)),
                                    "cublasLtMatmulPreferenceInit"));
-  // No workspace and no reduction: nothing is left to share a sum through.
+  // Without workspace and reduction, blocks have no way to share a sum.
   const uint64_t workspace_bytes = 0;
   const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_NONE, alignment = 16;
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -179,7 +179,7 @@ absl::StatusOr<std::vector<LtAlgorithm>> LtLibrary::Candidates(const Gemm& gemm,
       handle_, &description.product, &description.a, &description.b, &description.c, &description.c,
       &preference, count, results.data(), &found);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED)
-    found = 0;  // it knows none
+    found = 0;  // the library knows no algorithm
   else
     TANDEM_RETURN_IF_ERROR(lt_.Check(status, "cublasLtMatmulAlgoGetHeuristic"));
   std::vector<LtAlgorithm> algorithms;

@@ -10,7 +10,7 @@
 namespace tandem::cuda {
 namespace {
 
-// Of Gemm, what the kernel reads.
+// The fields of Gemm that the kernel reads.
 struct Operands {
   const uint16_t* a;
   const uint16_t* b;
@@ -40,7 +40,7 @@ class TileSource {
     to_ = SwizzledElement(first, chunk, kChunks);
   }
 
-  // Copies this step's tile, and goes on to the next.
+  // Copies this step's tile and advances to the next one.
   __device__ __forceinline__ void Load(uint16_t* tile) {
     const uint16_t* from = from_;
     TANDEM_UNROLL
@@ -60,7 +60,7 @@ class TileSource {
 
  private:
   static constexpr int kPass = kThreads / kChunks;
-  // The swizzle of a line is that of the line kPass further.
+  // A line has the same swizzle as the line kPass further.
   static_assert(kThreads % kChunks == 0 && kLines % kPass == 0 && kPass % 8 == 0);
 
   const uint16_t* from_;
@@ -83,7 +83,7 @@ class FragmentReader {
     offset_ = kTransposed ? SwizzledElement(of_k * 8 + lane % 8, side / 8 + of_c, kSide / 8)
                           : SwizzledElement(side + of_c * 8 + lane % 8, of_k, kTileK / 8);
   }
-  // The 16 along c from the warp's part's `step`th 16 on, and the 16 of k from `k` on.
+  // The fragment at the `step`th 16 along c from the warp's part on, and 16 of k from `k` on.
   __device__ __forceinline__ void Load(uint32_t (&r)[4],
                                        const uint16_t* tile,
                                        int step,
@@ -99,7 +99,7 @@ class FragmentReader {
   int offset_;
 };
 
-// Writes `count` (at most kCount) elements, all at once where there are as many.
+// Writes `count` (at most kCount) elements, all at once if there are kCount.
 template <int kCount, typename T>
 __device__ __forceinline__ void StoreChunk(T* to, const T* from, int count) {
   if (count >= kCount) {
@@ -197,7 +197,7 @@ struct Block {
               kTransposedA ? m0 : 0, kTransposedA ? g.m : g.k);
     SourceB b(g.b, g.b_stride, kTransposedB ? 0 : n0, kTransposedB ? g.k : g.n,
               kTransposedB ? n0 : 0, kTransposedB ? g.n : g.k);
-    // Where no step is left there is nothing to copy, but still a group to count.
+    // If no step is left, nothing is copied, but a group must still be counted.
     const auto load = [&](int stage, bool left) {
       if (left) {
         uint16_t* const buffer = shared + stage * kStage;
@@ -210,12 +210,12 @@ struct Block {
     TANDEM_UNROLL
     for (int step = 0; step < kShape.stages - 1; ++step) load(step, step < steps);
     int stage = 0, free = kShape.stages - 1;
-    int to_load = steps - free;  // negative: as many steps fewer than a full ring
+    int to_load = steps - free;  // negative: fewer steps than a full ring
     TANDEM_ROLLED
     do {
       CopyWait<kShape.stages - 2>();
-      // The stage's copies of all threads have arrived, and nobody reads the stage before any more,
-      // which is the next to be filled.
+      // All threads' copies of the stage have arrived, and no thread reads the previous stage any
+      // more, which is filled next.
       __syncthreads();
       load(free, to_load > 0);
       Multiply(stage);
@@ -226,7 +226,8 @@ struct Block {
     __syncthreads();
   }
 
-  // The sums, as elements of c, to shared memory: chunks of a row of c lie beside each other there.
+  // Writes the sums, as elements of c, to shared memory, where the chunks of a row of c are
+  // adjacent.
   template <typename T>
   __device__ __forceinline__ void Stage(T* result) {
     const int lane = static_cast<int>(threadIdx.x) % 32;

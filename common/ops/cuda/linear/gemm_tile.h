@@ -1,9 +1,10 @@
-// How a matrix product is cut into tiles, and the places of a tile's elements in shared memory, for
-// the kernels (gemm.cu), for whoever launches them, and for tests. Plain integers.
+// How a matrix product is divided into tiles, and where a tile's elements are in shared memory.
+// Used by the kernels (gemm.cu), by their launchers and by tests. Plain integers.
 //
 // The sum over k of one element of c is one fp32 accumulator that takes k in ascending steps of 16
-// (one tensor-core instruction each), zeros up to the next multiple of kTileK: whatever the tile.
-// So a row's bits are the same in every tile, at every place in it, and with any other rows in it.
+// (one tensor-core instruction each), with zeros up to the next multiple of kTileK, in every tile
+// shape. Therefore a row has the same bits in every tile, at every place in it, and with any other
+// rows.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,13 @@ namespace tandem {
 
 inline constexpr int kTileK = 64;  // of k at a time: 128 bytes of a row
 
-// Rows and columns of c that one block computes; warps, each with an equal part; copies of a step
-// along k that are in flight or in use.
+// Rows and columns of c that one block computes; warps, each with an equal part; and the number of
+// k steps whose copies are in flight or in use.
 struct TileShape {
   int m, n, warps_m, warps_n, stages;
   constexpr int threads() const { return warps_m * warps_n * 32; }
   constexpr int stage_bytes() const { return (m + n) * kTileK * 2; }
-  // The result passes through the same bytes, in rows of n elements and 8 more.
+  // The result passes through the same memory, in rows of n + 8 elements.
   constexpr int shared_bytes() const {
     const int result = m * (n + 8) * 4;
     return stages * stage_bytes() > result ? stages * stage_bytes() : result;
@@ -35,8 +36,9 @@ struct TileShape {
 
 enum class GemmTile { k16x32, k32x32, k64x32, k64x64, k128x128 };
 
-// The first three are for the few rows of a decode step, whose time is that of reading b: narrow,
-// so that there are blocks for all multiprocessors, and deep, so that each has enough in flight.
+// The first three are for the few rows of a decode step, whose time is dominated by reading b: they
+// are narrow, so that every multiprocessor gets a block, and deep, so that each has enough copies
+// in flight.
 constexpr TileShape ShapeOf(GemmTile tile) {
   switch (tile) {
     case GemmTile::k16x32:
@@ -58,8 +60,8 @@ constexpr int64_t BlocksOf(GemmTile tile, int64_t m, int64_t n) {
   return TilesOf(m, ShapeOf(tile).m) * TilesOf(n, ShapeOf(tile).n);
 }
 
-// The widest tile that gives every multiprocessor a block: of kForward any, of the other kinds the
-// two widest. Sizes alone decide.
+// The widest tile that gives every multiprocessor a block: any tile for kForward, one of the two
+// widest for the other kinds. Depends on sizes alone.
 constexpr GemmTile ChooseTile(GemmKind kind, int64_t m, int64_t n, int multiprocessors) {
   const bool forward = kind == GemmKind::kForward;
   if (forward && m <= 16) return GemmTile::k16x32;
@@ -69,8 +71,8 @@ constexpr GemmTile ChooseTile(GemmKind kind, int64_t m, int64_t n, int multiproc
   return GemmTile::k64x32;
 }
 
-// Which tile block `block` of a grid computes: bands of 8 tiles along m, so that blocks that run at
-// the same time share rows of a and columns of b in the L2 cache.
+// The tile that block `block` of a grid computes: bands of 8 tiles along m, so that blocks that run
+// at the same time share rows of a and columns of b in the L2 cache.
 struct TilePlace {
   int m, n;
 };
@@ -82,8 +84,8 @@ TANDEM_HOST_DEVICE constexpr TilePlace PlaceOf(unsigned block, unsigned tiles_m,
   return {static_cast<int>(first + in_band % height), static_cast<int>(in_band / height)};
 }
 
-// The place of chunk `chunk` (8 elements, 16 bytes) of line `line` in a tile of `chunks` chunks per
-// line (a multiple of 8), in elements: the lines of one 8x8 matrix in different banks.
+// The place, in elements, of chunk `chunk` (8 elements, 16 bytes) of line `line` in a tile with
+// `chunks` chunks per line (a multiple of 8): the lines of one 8x8 matrix are in different banks.
 TANDEM_HOST_DEVICE constexpr int SwizzledElement(int line, int chunk, int chunks) {
   return (line * chunks + (chunk ^ (line & 7))) * 8;
 }

@@ -49,7 +49,8 @@ absl::StatusOr<std::unique_ptr<CudaLinear>> CudaLinear::Create(CudaContext* cont
   if (own || options.engine == CudaLinearOptions::Engine::kOwn) return linear;
   if (options.lt == nullptr) {
     absl::StatusOr<std::unique_ptr<LtApi>> found = OpenLt();
-    // What is free right now must not decide: the other workers' bits depend on it, too.
+    // The memory that is free now must not decide, because the other workers' bits depend on the
+    // choice too.
     if (absl::IsResourceExhausted(found.status())) {
       return Annotate(found.status(), "opening cuBLASLt");
     }

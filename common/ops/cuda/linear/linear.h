@@ -1,5 +1,5 @@
 // The matrix products of the model on a GPU: linear layers, the head and their gradients. The head
-// is computed in groups of always the same ids, because a logit's bits may depend on how many ids
+// is always computed in the same groups of ids, because a logit's bits may depend on how many ids
 // one product computes.
 #pragma once
 
@@ -63,10 +63,10 @@ struct LinearShape {
 
 class CublasLtGemm;
 
-// Matrices are bf16 on the device, aligned to 16, strides multiples of 8; W and its bias as
-// LinearWeight says: dense, row-major, cols a multiple of 8. Not thread-safe: the engine thread's.
-// Nothing is launched while the context only refreshes a graph. Errors show in
-// CudaContext::Synchronize.
+// Matrices are bf16 on the device, aligned to 16, with strides that are multiples of 8. W and its
+// bias are as in LinearWeight: dense, row-major, cols a multiple of 8. Not thread-safe: used by the
+// engine thread. Nothing is launched while the context only refreshes a graph. Errors are returned
+// by CudaContext::Synchronize.
 class CudaLinear {
  public:
   // `context` must outlive the object. If cuBLASLt cannot be loaded, the log says why.
@@ -77,10 +77,10 @@ class CudaLinear {
   ~CudaLinear();
 
   // Decides the engines of these shapes once and for all, which takes some tens of milliseconds
-  // and, while it does, a few hundred MiB of device memory each (ProofBytes); our own kernels have
-  // those for which no algorithm is found, and all that are not named. Without Prepare a shape is
-  // decided at its first use, outside a capture. ResourceExhausted names bytes; Internal: the
-  // device.
+  // and, temporarily, a few hundred MiB of device memory per shape (ProofBytes). Shapes for which
+  // no algorithm is found, and all shapes that are not given here, use our own kernels. Without
+  // Prepare, a shape is decided at its first use, outside a capture. ResourceExhausted names bytes;
+  // Internal: the device.
   absl::Status Prepare(const std::vector<LinearShape>& shapes);
 
   // out [M, N] = in [M, K] Wᵀ + bias, rounded once.
@@ -93,15 +93,15 @@ class CudaLinear {
               int64_t ids,
               float* out,
               int64_t out_stride);
-  // din [M, K] = dout [M, N] W, a row's bits its own as in Forward. Where N is no multiple of 8,
-  // dout's columns up to the next one are zeros.
+  // din [M, K] = dout [M, N] W; a row's bits are its own, as in Forward. If N is no multiple of 8,
+  // dout's columns up to the next multiple must be zero.
   void Input(Matrix dout, const LinearWeight& weight, Matrix din);
-  // din [M, K] += dout [M, N] W in fp32, for the rows of W that are given: sums over many of them
-  // go piece by piece. Columns of dout as above.
+  // din [M, K] += dout [M, N] W in fp32, for the given rows of W, so that sums over many rows can
+  // be computed piece by piece. Columns of dout as above.
   void AddInput(Matrix dout, const LinearWeight& weight, FloatMatrix din);
   // dweight [N, K] += doutᵀ in, dbias [N] += column sums of dout unless null; dense fp32, K a
-  // multiple of 4. The same bits for the same rows; the sum over them is one, added at the end, so
-  // last bits differ between splits into several calls.
+  // multiple of 4. Gives the same bits for the same rows. A call adds its whole sum at the end, so
+  // last bits differ if rows are split into several calls.
   void Weights(Matrix dout, Matrix in, float* dweight, float* dbias);
 
   // "own" or "cublaslt-<version>".

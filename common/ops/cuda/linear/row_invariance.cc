@@ -13,14 +13,14 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-// What results hold before a product: what is not written stays NaN, and what is not added stays
-// 0, so that an algorithm that leaves something out is not like the reference.
+// The bytes of results before a product: elements that are not written stay NaN, and elements that
+// are not added stay 0, so that an algorithm that skips some differs from the reference.
 unsigned char Unwritten(const LtShape& shape) {
   return shape.output == GemmOutput::kFloatAdd ? 0x00 : 0xff;
 }
 
-// Elements from one row to the next: a multiple of 16 bytes, and of no more, as callers may have
-// them.
+// Elements from one row to the next: a multiple of 16 bytes and of no larger power of two, as
+// callers may have.
 int64_t OddStride(int64_t cols, int64_t element_bytes) {
   const int64_t unit = 16 / element_bytes;
   const int64_t units = (cols + unit - 1) / unit;
@@ -76,15 +76,16 @@ class Proof {
   Gemm Product(int64_t first, int64_t rows, int64_t result) const;
   // Candidates for a product of `rows` rows that do not split sums.
   absl::StatusOr<std::vector<LtAlgorithm>> Candidates(int64_t rows, int count);
-  // Computes the reference product; false where `algorithm` cannot, or is far from our kernels.
+  // Computes the reference product; false if `algorithm` cannot, or if its result is far from that
+  // of our kernels.
   absl::StatusOr<bool> MakeReference(const LtAlgorithm& algorithm);
-  // Whether `algorithm` gives the reference's bits for all rows to be tried of a bucket.
+  // Whether `algorithm` gives the reference's bits for all rows with which a bucket is tried.
   absl::StatusOr<bool> Passes(const LtAlgorithm& algorithm, size_t bucket);
-  // The fastest algorithm that passes per bucket; empty where a bucket has none.
+  // The fastest algorithm that passes for each bucket; empty if a bucket has none.
   absl::StatusOr<std::vector<LtAlgorithm>> Pin(const LtAlgorithm& reference);
   // The operands' memory; ResourceExhausted names its bytes.
   absl::StatusOr<std::byte*> TakeMemory();
-  // What the kernels counted; waits.
+  // Waits, and returns what the kernels counted.
   absl::StatusOr<uint32_t> TakeCount();
   uint32_t* count() const { return reinterpret_cast<uint32_t*>(memory_ + layout_.count); }
 
@@ -139,8 +140,8 @@ absl::StatusOr<bool> Proof::MakeReference(const LtAlgorithm& algorithm) {
   if (const absl::Status run = lt_.Run(product, algorithm, context_.stream()); !run.ok()) {
     return absl::IsInvalidArgument(run) ? absl::StatusOr<bool>(false) : run;
   }
-  // Every element that counts differs from what our kernels compute by rounding alone. Between the
-  // rows both are NaN, which counts as far, unless they are 0: those are compared in number.
+  // Every element that counts may differ from our kernels' result by rounding only. Between the
+  // rows both are NaN, which counts as far, unless they are 0: their number is compared.
   Gemm own = product;
   own.c = memory_ + layout_.result;
   TANDEM_RETURN_IF_ERROR(
@@ -179,7 +180,8 @@ absl::StatusOr<bool> Proof::Passes(const LtAlgorithm& algorithm, size_t bucket) 
 
 absl::StatusOr<std::vector<LtAlgorithm>> Proof::Pin(const LtAlgorithm& reference) {
   std::vector<LtAlgorithm> pinned(plan_.buckets.size());
-  // From the last bucket on, whose rows are the reference's own: a bad reference ends there.
+  // Starts with the last bucket, whose rows are the reference's own, so that a bad reference is
+  // noticed early.
   for (size_t bucket = plan_.buckets.size(); bucket-- > 0;) {
     TANDEM_ASSIGN_OR_RETURN(std::vector<LtAlgorithm> candidates,
                             Candidates(plan_.buckets[bucket], plan_.candidates));
@@ -215,7 +217,7 @@ absl::StatusOr<std::byte*> Proof::TakeMemory() {
 absl::StatusOr<PinnedAlgorithms> Proof::Run() {
   CudaApi& api = context_.api();
   if (rows_ == 0) {
-    // The shape says so, on every device and whatever is free.
+    // This depends on the shape alone, on every device and with any amount of free memory.
     return MakeStatus(absl::StatusCode::kNotFound,
                       "operands of the row-invariance proof would take more than the {} MiB that "
                       "it is granted",
@@ -244,7 +246,7 @@ absl::StatusOr<PinnedAlgorithms> Proof::Run() {
 int64_t ReferenceRows(const LtShape& shape, const RowInvariancePlan& plan) {
   const Layout one(shape, 1);
   const int64_t of_row = one.in_stride * 2 + 2 * one.out_stride * one.element_bytes;
-  // Each part ends with a gap of less than kAlignment.
+  // Each part is followed by a gap of less than kAlignment.
   const int64_t fitting = (plan.most_bytes - one.bytes - 3 * kAlignment) / of_row;
   const int64_t rows = std::min(plan.reference_rows, fitting);
   return rows > plan.buckets.back() ? rows / kProductRows * kProductRows : 0;
@@ -266,7 +268,7 @@ const LtAlgorithm& PinnedAlgorithms::For(int64_t rows) const {
 }
 
 bool MayBeRowInvariant(const LtAlgorithm& algorithm) {
-  // Sums that blocks share lie in a workspace in between, whatever the split is called.
+  // Sums that blocks share go through a workspace, whatever the split is called.
   return algorithm.split_k <= 1 && algorithm.reduction == 0 && algorithm.workspace_bytes == 0;
 }
 

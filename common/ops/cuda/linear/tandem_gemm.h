@@ -1,4 +1,4 @@
-// Products by the kernels of gemm.cu.
+// Matrix products by Tandem's own kernels (gemm.cu).
 #pragma once
 
 #include "common/device/cuda/cuda_context.h"

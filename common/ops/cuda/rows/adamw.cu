@@ -4,8 +4,8 @@
 namespace tandem {
 namespace {
 
-// A thread has four elements, a block's width apart: every access of a warp is whole lines,
-// whatever an array's alignment, and four of each stream are on their way at once.
+// A thread has four elements that are a block's width apart: every access of a warp covers complete
+// lines, for any alignment of an array, and four loads of each stream are in flight.
 constexpr int kThreads = 256;
 constexpr int kOfThread = 4;
 constexpr int64_t kOfBlock = int64_t{kThreads} * kOfThread;
@@ -17,7 +17,7 @@ __device__ __forceinline__ int64_t FirstElement() {
   return int64_t{blockIdx.x} * kOfBlock + threadIdx.x;
 }
 
-// Adds a warp's counts to *sum. Every lane comes here.
+// Adds a warp's counts to *sum. Every lane must call it.
 __device__ __forceinline__ void AddOfWarp(uint32_t count, uint64_t* sum) {
   TANDEM_UNROLL
   for (int lanes = 16; lanes > 0; lanes /= 2) count += ShuffleXor(count, lanes);
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads)
   if (changed != nullptr) AddOfWarp(count, changed);
 }
 
-// Eight threads have a block of values, each every eighth of them.
+// Eight threads share a block of values; each has every eighth one.
 __global__ void __launch_bounds__(kThreads)
     LaneSquares(const float* values, int64_t elements, int64_t lanes, double* sums) {
   const int64_t thread = int64_t{blockIdx.x} * kThreads + threadIdx.x;

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kWordThreads) SiluMulBackward(SiluCall call) {
   StoreWords(out + call.cols, Round(dup));
 }
 
-// A block along x is a run, a thread a column of it.
+// A block along x handles a run, a thread one column of it.
 __global__ void __launch_bounds__(kWordThreads) AddRowRuns(const RowRun* runs,
                                                            const int32_t* order,
                                                            const float* x,

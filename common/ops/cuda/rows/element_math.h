@@ -1,5 +1,6 @@
-// Elementary functions and loads of kernels: the very arithmetic of kernels/vec_elements.h, so that
-// an elementwise op has the CPU's bits, and no bit hangs on a GPU's own expf. Included by kernels.
+// Elementary functions and loads for kernels: the same arithmetic as kernels/vec_elements.h, so
+// that an elementwise op has the CPU's bits and does not depend on a GPU's own expf. Included by
+// kernels.
 #pragma once
 
 #include "common/device/cuda/kernel.h"
@@ -32,8 +33,8 @@ __device__ __forceinline__ float Sigmoid(float x) {
   return (x < 0.0f ? e : 1.0f) * y;
 }
 
-// A weight rounded to bf16 with the very bits of the host's ToBf16. PackBf16 has them but for NaN,
-// whose bits a GPU's conversion drops: digested and stored bits must be the same.
+// A weight rounded to bf16 with the bits of the host's ToBf16, because digested and stored bits
+// must be the same. PackBf16 differs only for NaN, whose bits a GPU's conversion drops.
 __device__ __forceinline__ uint16_t WeightBits(float value) {
   const uint32_t bits = FloatToBits(value);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
@@ -41,7 +42,7 @@ __device__ __forceinline__ uint16_t WeightBits(float value) {
   return static_cast<uint16_t>(is_nan ? (bits >> 16) | 0x40u : rounded);
 }
 
-// Eight bf16 of 16 bytes, as floats and back, rounded once.
+// Eight bf16 from 16 bytes, as floats; they are rounded once when stored.
 struct Floats8 {
   float of[8];
 };

@@ -1,7 +1,7 @@
-// Draws of rows that top-k or top-p filter. What is kept is a threshold of weight and a number of
-// ids of exactly that weight, the lowest first; it is found by radix selection over the bits of the
-// weights, which order as the weights do. All sums are of integers: their order does not matter. A
-// block has a row.
+// Draws for rows that top-k or top-p filter. The kept ids are those above a threshold of weight and
+// a number of ids of exactly that weight, lowest ids first. The threshold is found by radix
+// selection over the bits of the weights, whose order is that of the weights. All sums are of
+// integers, so their order does not matter. One block per row.
 #include "common/ops/cuda/rows/element_math.h"
 #include "common/ops/cuda/rows/sampling.h"
 
@@ -14,13 +14,13 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kBins = 2048;
 constexpr int kGroups = 32;  // of bins
 
-// A row's weights, exp(logit / T - max): as bits, and in units of 2^-44.
+// A row's weights, exp(logit / T - max), as bits and in units of 2^-44.
 struct Weights {
   const float* logits;
   int count;
   float inverse_temperature, max;
 
-  // Not a number counts as nothing.
+  // NaN counts as nothing.
   __device__ __forceinline__ uint32_t Bits(int id) const {
     const float weight = ExpOfNegative(logits[id] * inverse_temperature - max);
     return weight > 0.0f ? FloatToBits(weight) : 0;
@@ -30,7 +30,7 @@ __device__ __forceinline__ uint64_t Units(uint32_t bits) {
   return static_cast<uint64_t>(BitsToFloat(bits) * 17592186044416.0f);
 }
 
-// Ids of more weight than `bits`, and the first `ties` of that very weight.
+// Ids with more weight than `bits`, and the first `ties` ids with exactly that weight.
 struct Kept {
   uint32_t bits = 0;
   uint64_t ties = 0;
@@ -40,8 +40,8 @@ struct Shared {
   uint64_t bins[kBins];
   uint64_t groups[kGroups];
   uint64_t total;
-  uint64_t above;  // what lies above the bin that was found
-  int bin;         // -1: there is not so much
+  uint64_t above;  // the sum above the bin that was found
+  int bin;         // -1: the sum of all bins is too small
   int chunk;
   uint64_t before, target, ties;
 };
@@ -68,18 +68,18 @@ __device__ void FindBin(Shared& shared, uint64_t above, uint64_t need) {
 }
 
 struct Threshold {
-  uint32_t bits;   // 0: all together do not reach `need`
-  uint64_t above;  // what the ids above it come to
+  uint32_t bits;   // 0: the sum of all weights does not reach `need`
+  uint64_t above;  // the sum of the ids above it
 };
 
-// The largest weight such that the ids of at least it, none below `floor`, come to `need`. An id
-// counts `kUnits ? its units : 1`.
+// The largest weight such that the ids with at least that weight, but not below `floor`, sum up to
+// `need`. An id counts `kUnits ? its units : 1`.
 template <bool kUnits>
 __device__ Threshold Select(const Weights& weights, uint32_t floor, uint64_t need, Shared& shared) {
   uint64_t above = 0;
   uint32_t prefix = 0;
-  int prefix_shift = 31;  // weights are at most 1: no bit there
-  // Not over a list of the shifts: ptxas would keep that in local memory.
+  int prefix_shift = 31;  // weights are at most 1, so there is no bit above
+  // Not a loop over a list of shifts, because ptxas would keep that list in local memory.
   for (int pass = 0; pass < 3; ++pass) {
     const int shift = pass == 0 ? 21 : pass == 1 ? 10 : 0;
     const uint32_t mask = (1u << (prefix_shift - shift)) - 1;
@@ -100,7 +100,7 @@ __device__ Threshold Select(const Weights& weights, uint32_t floor, uint64_t nee
   return {prefix, above};
 }
 
-// What the kept ids come to.
+// The sum of the kept ids.
 __device__ uint64_t TotalUnits(const Weights& weights, const Kept& kept, Shared& shared) {
   if (threadIdx.x == 0) shared.total = 0;
   __syncthreads();
@@ -116,7 +116,8 @@ __device__ uint64_t TotalUnits(const Weights& weights, const Kept& kept, Shared&
   return shared.total + kept.ties * Units(kept.bits);
 }
 
-// Top-k, then the shortest part of that, from the top, that holds top_p of its weight.
+// Applies top-k, then keeps the shortest part of the result, from the top, that has top_p of its
+// weight.
 __device__ Kept Filter(const Weights& weights, const DrawRow& row, Shared& shared) {
   Kept kept;
   if (row.top_k > 0) {
@@ -216,7 +217,7 @@ __global__ void __launch_bounds__(kThreads) FilteredDraw(const float* all_logits
   }
   __syncthreads();
   if (threadIdx.x != 0) return;
-  int chosen = first;  // stays where the logits are no numbers
+  int chosen = first;  // unchanged if the logits are NaN
   uint64_t before = shared.before, ties = shared.ties;
   for (int id = first; id < last && before <= shared.target; ++id) {
     const auto bits = static_cast<uint32_t>(shared.bins[id - first]);

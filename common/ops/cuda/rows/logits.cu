@@ -5,7 +5,7 @@ namespace tandem {
 namespace {
 
 constexpr int kChunk = static_cast<int>(kCudaVocabChunk);
-// Sixteen lanes take a row's chunk, as a vector of the CPU's does; lane l has ids l, l + 16, ...
+// Sixteen lanes handle a row's chunk, like a vector on a CPU; lane l has ids l, l + 16, ...
 constexpr int kLanes = 16;
 constexpr int kHeld = kChunk / kLanes;
 constexpr int kThreads = 128;
@@ -13,7 +13,7 @@ constexpr int kChunksOfBlock = kThreads / kLanes;
 
 __device__ __forceinline__ float Larger(float a, float b) { return a > b ? a : b; }
 
-// The sum and the maximum of a half-warp's lanes in a vector's order.
+// The sum and the maximum over a half-warp's lanes, in the order of a vector on a CPU.
 __device__ __forceinline__ float SumLanes(float value) {
   TANDEM_UNROLL
   for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) value += ShuffleXor(value, lanes);
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads) ChunkSums(SumsCall call) {
   int local =
       static_cast<int>(blockIdx.y) * kChunksOfBlock + static_cast<int>(threadIdx.x) / kLanes;
   const bool stores = local < call.chunks;
-  if (!stores) local = call.chunks - 1;  // its lanes have shuffles to take part in
+  if (!stores) local = call.chunks - 1;  // its lanes must still take part in shuffles
   const int chunk = call.first_chunk + local;
   const int left = call.vocab_limit - chunk * kChunk;
   const int n = left < kChunk ? left : kChunk;
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads) ChunkSums(SumsCall call) {
     const float shifted = x[i] - max;
     const float e = ExpOfNegative(shifted);
     sum += e;
-    // -inf times the zero weight of a missing id is no number.
+    // -inf times the zero weight of a missing id would be NaN.
     weighted = fmaf(e, lane + i * kLanes < n ? shifted : 0.0f, weighted);
   }
   sum = SumLanes(sum);
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads) ChunkSums(SumsCall call) {
   if (target >= 0 && target < n) call.target_logits[row] = logits[target];
 }
 
-// A warp has a row. Lanes prepare the terms of 32 chunks, which all of them then add up in order.
+// One warp per row. Lanes prepare the terms of 32 chunks, which all lanes then add in order.
 __global__ void __launch_bounds__(kThreads) Scores(int64_t rows,
                                                    int chunks,
                                                    const ScoredRow* scored,

@@ -2,8 +2,8 @@
 // equal logits they give the CPU's bits: chunks, lanes and orders of sums are those of
 // cpu/kernels/rows.h.
 //
-// Logits are fp32 on the device, [rows, ids] with a stride of a multiple of 4, and are those of
-// whole vocabulary chunks; ids >= vocab_limit are not looked at. No row, no launch.
+// Logits are fp32 on the device, [rows, ids] with a stride that is a multiple of 4, and contain
+// complete vocabulary chunks; ids >= vocab_limit are ignored. Without rows nothing is launched.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 
 namespace tandem {
 
-// Of a row and a chunk, with x = logit / T: max, sum of exp(x - max), sum of exp(x - max) (x -
+// For a row and a chunk, with x = logit / T: max, sum of exp(x - max), sum of exp(x - max) (x -
 // max).
 struct LogitSums {
   float max, sum, weighted;
 };
 
-// Of a row of the head. Inverses of temperatures: greedy rows have 1.
+// A row of the head. Greedy rows have an inverse temperature of 1.
 struct ScoredRow {
   float inverse_temperature = 1;
   int32_t target = 0;  // -1: none
@@ -41,14 +41,14 @@ struct LogitsBlock {
   int64_t vocab_limit = 0;
 };
 
-// sums[row * all_chunks + chunk] of the block's chunks, and the raw logits of the targets among
-// them to target_logits[row]. `rows` [block.rows] on the device.
+// Computes sums[row * all_chunks + chunk] for the block's chunks, and copies the raw logits of
+// targets in the block to target_logits[row]. `rows` [block.rows] are on the device.
 void LaunchLogitSums(CudaStream stream,
                      const LogitsBlock& block,
                      const ScoredRow* rows,
                      LogitSums* sums,
                      float* target_logits);
-// The rows' log-softmax from the sums of all their chunks, in ascending order.
+// Computes the rows' log-softmax from the sums of all their chunks, in ascending order.
 void LaunchRowScores(CudaStream stream,
                      int64_t rows,
                      int64_t vocab_limit,
@@ -57,7 +57,7 @@ void LaunchRowScores(CudaStream stream,
                      const float* target_logits,
                      RowScore* scores);
 
-// What the gradient of one row's log-prob and entropy is made of.
+// The inputs of the gradient of one row's log-prob and entropy.
 struct LogitsGradientRow {
   RowStats stats;
   float inverse_temperature = 1;

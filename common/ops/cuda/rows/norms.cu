@@ -8,7 +8,7 @@ namespace {
 struct NormCall {
   const uint16_t* in;
   int64_t in_stride;
-  uint16_t* x;  // in + delta goes here, or null: there is no delta
+  uint16_t* x;  // receives in + delta; null: there is no delta
   const uint16_t* delta;
   int64_t delta_stride;
   uint16_t* out;

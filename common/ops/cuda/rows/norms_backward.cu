@@ -27,7 +27,7 @@ struct BackwardCall {
   float eps;
 };
 
-// Where a head begins in a matrix of this stride.
+// The offset of a head in a matrix with this stride.
 __device__ __forceinline__ int64_t HeadOffset(const BackwardCall& call,
                                               int64_t row,
                                               int64_t stride) {
@@ -102,8 +102,8 @@ __global__ void __launch_bounds__(Shape::kThreads) NormBackward(BackwardCall cal
 
 constexpr int kPartialThreads = 64;
 
-// A block sums kNormSumRows rows of one weight, ascending, in a row its heads; a thread two columns
-// of them.
+// A block sums kNormSumRows rows of one weight in ascending order, and the heads in a row; a thread
+// handles two columns.
 __global__ void __launch_bounds__(kPartialThreads) WeightPartials(BackwardCall call) {
   const int col = static_cast<int>(blockIdx.y * kPartialThreads + threadIdx.x) * 2;
   if (col >= call.cols) return;
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kPartialThreads) WeightPartials(BackwardCall c
       head = 0;
       ++row;
     }
-    // The forward multiplies the weight by the rounded value.
+    // As in the forward pass, the weight is multiplied by the rounded value.
     const uint32_t normed = PackBf16(LowBf16(x) * r, HighBf16(x) * r);
     low = fmaf(LowBf16(d), LowBf16(normed), low);
     high = fmaf(HighBf16(d), HighBf16(normed), high);
@@ -192,7 +192,7 @@ void LaunchRmsNormBackward(CudaStream stream,
     const LaunchShape rows = {.grid_x = Blocks(call.rows, Shape::kRows),
                               .threads = Shape::kThreads};
     Launch(InverseRms<Shape, kHeld>, rows, stream, call);
-    // Before the rows: din may be dout.
+    // Must run before the rows, because din may be dout.
     const auto partials = static_cast<unsigned>(NormPartials(norm));
     Launch(WeightPartials,
            {.grid_x = partials,

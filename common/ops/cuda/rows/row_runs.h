@@ -1,5 +1,5 @@
-// Which rows are added to which: rows of equal id, together and ascending, so that a sum has one
-// owner and one order, without atomics.
+// Groups rows by the row they are added to: rows of equal id are added together and in ascending
+// order, so that a sum has one owner and one order, without atomics.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@ namespace tandem {
 
 struct RowRun {
   int32_t id = 0;
-  int32_t first = 0, last = 0;  // of the order
+  int32_t first = 0, last = 0;  // indices into `order`
 };
 
 struct RowRuns {
-  std::vector<int32_t> order;  // rows, by id, rows of one id ascending
+  std::vector<int32_t> order;  // rows sorted by id, rows of one id ascending
   std::vector<RowRun> runs;    // ids ascending, each once
 };
 

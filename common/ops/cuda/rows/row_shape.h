@@ -1,5 +1,5 @@
-// How many threads work on one row of a norm: a function of the row's width alone, because the
-// order of its sum follows from it. Included by kernels.
+// The number of threads that work on one row of a norm. It depends on the row's width alone,
+// because it determines the order of the row's sum. Included by kernels.
 #pragma once
 
 #include "common/device/cuda/kernel.h"
@@ -7,16 +7,17 @@
 
 namespace tandem {
 
-// `kLanes` threads of a block own a row, each of them up to `kHeld` words of eight elements: words
-// lane, lane + kLanes, ... Rows of less than a warp share one; blocks have 128 threads at least.
+// `kLanes` threads of a block share a row, and each has up to `kHeld` words of eight elements:
+// words lane, lane + kLanes, ... Rows with fewer threads than a warp share one; blocks have at
+// least 128 threads.
 template <int kLanes, int kHeld>
 struct RowShape {
   static constexpr int kThreads = kLanes < 128 ? 128 : kLanes;
   static constexpr int kRows = kThreads / kLanes;  // of a block
   static constexpr int kWords = kLanes * kHeld;    // of a row, at most
 
-  // The row's sum, in every one of its threads: lanes in a butterfly, then warps in ascending
-  // order.
+  // The row's sum, in every one of its threads: lanes are added in a butterfly, then warps in
+  // ascending order.
   static __device__ __forceinline__ float Sum(float value) {
     constexpr int kInWarp = kLanes < 32 ? kLanes : 32;
     TANDEM_UNROLL
@@ -45,8 +46,8 @@ void ForRowShape(int64_t cols, Run&& run) {
   run(RowShape<512, 4>());
 }
 
-// The row and the lane of a thread. Threads beyond the last row work on it, for the shuffles' sake,
-// and store nothing.
+// The row and the lane of a thread. Threads beyond the last row repeat that row, because shuffles
+// need all threads, and store nothing.
 template <typename Shape>
 struct RowThread {
   int64_t row;
@@ -62,8 +63,8 @@ struct RowThread {
   }
 };
 
-// Which word of eight elements a thread of an elementwise kernel has: blocks along x are rows, so
-// that no index is divided. Included by kernels.
+// Which word of eight elements a thread of an elementwise kernel handles: blocks along x are rows,
+// so that no index needs a division. Included by kernels.
 inline constexpr int kWordThreads = 128;
 
 inline LaunchShape WordGrid(int64_t rows, int64_t cols) {

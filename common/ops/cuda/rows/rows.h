@@ -1,9 +1,9 @@
 // Launchers of the row kernels: rows by number, norms, sums, SiLU (rows.cu, norms.cu). A row's bits
-// are its own: the order of a sum follows from the number of columns alone. Arithmetic and rounding
-// are those of cpu/kernels/rows.h, but for the order of a norm's sum.
+// do not depend on other rows: the order of a sum depends on the number of columns alone.
+// Arithmetic and rounding are those of cpu/kernels/rows.h, except for the order of a norm's sum.
 //
-// Matrices are bf16 in device memory, rows aligned to 16 bytes, columns a multiple of 8. No row, no
-// launch. Thread-safe as launches are.
+// Matrices are bf16 in device memory, with rows aligned to 16 bytes and columns that are a multiple
+// of 8. Without rows nothing is launched. As thread-safe as launches are.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-// The widest row that a norm takes.
+// The widest row of which a norm can be computed.
 inline constexpr int64_t kWidestRow = 16384;
 
 // Rows of a norm: each row of a matrix is `heads` heads of `cols` elements, and each head is
@@ -34,23 +34,24 @@ struct NormRows {
 void LaunchTakeRows(CudaStream stream, Matrix in, const int32_t* rows, Matrix out);
 // `in` and `out` may be the same matrix.
 void LaunchRmsNorm(CudaStream stream, const NormRows& norm, Matrix in, Matrix out);
-// x += delta, rounded; out = norm of x: the bits of the two ops, one after the other.
+// x += delta, rounded; out = norm of x. Gives the bits of the two ops in sequence.
 void LaunchAddRmsNorm(CudaStream stream, const NormRows& norm, Matrix x, Matrix delta, Matrix out);
 void LaunchAdd(CudaStream stream, Matrix x, Matrix delta);
 // gate_up [rows, 2 F], out [rows, F].
 void LaunchSiluMul(CudaStream stream, Matrix gate_up, Matrix out);
 
-// Launchers of the row kernels of backward: gradients of norms and SiLU, rounding, sums of rows
+// Launchers of the backward row kernels: gradients of norms and SiLU, rounding, sums of rows
 // (backward_rows.cu, norms_backward.cu). Deterministic: sums over rows go in ascending order, in
-// blocks of a fixed number of rows, whatever the launch. Formulas: cpu/kernels/backward.h.
+// blocks of a fixed number of rows, for every launch. Formulas: cpu/kernels/backward.h.
 //
-// Matrices as in rows.h; fp32 matrices have rows aligned to 16 bytes as well. No row, no launch.
+// Matrices as above; fp32 matrices have rows aligned to 16 bytes too. Without rows nothing is
+// launched.
 
 // out = in rounded to bf16.
 void LaunchRound(CudaStream stream, FloatMatrix in, Matrix out);
 void LaunchSiluMulBackward(CudaStream stream, Matrix gate_up, Matrix dout, Matrix dgate_up);
 
-// Partial results of the heads with weight `first`, and of all: the others' come behind them.
+// Partial results of the heads with weight `first`; those of the other heads follow them.
 constexpr int64_t FirstNormPartials(const NormRows& norm) {
   return (norm.rows * norm.first_heads + kNormSumRows - 1) / kNormSumRows;
 }
@@ -58,18 +59,18 @@ constexpr int64_t NormPartials(const NormRows& norm) {
   const int64_t rows = norm.rows * (norm.heads - norm.first_heads);
   return FirstNormPartials(norm) + (rows + kNormSumRows - 1) / kNormSumRows;
 }
-// Scratch on the device of a norm's backward.
+// Scratch on the device for a norm's backward.
 struct NormScratch {
   float* inverse = nullptr;   // [rows * heads]
   float* partials = nullptr;  // [NormPartials, cols]
 };
-// Where the gradient of a norm goes: dresidual += d(in), or, where dresidual.data is null, din =
+// Where the gradients of a norm are stored: dresidual += d(in) or, if dresidual.data is null, din =
 // d(in), rounded; din may be dout. dfirst, dsecond [cols] += the gradients of the two weights.
 struct NormGradients {
   FloatMatrix dresidual;
   Matrix din;
   float* dfirst = nullptr;
-  float* dsecond = nullptr;  // not looked at where all heads are first ones
+  float* dsecond = nullptr;  // not accessed if all heads are first ones
 };
 void LaunchRmsNormBackward(CudaStream stream,
                            const NormRows& norm,
@@ -78,8 +79,8 @@ void LaunchRmsNormBackward(CudaStream stream,
                            Matrix dout,
                            const NormGradients& gradients);
 
-// sums row runs[i].id += the rows order[runs[i].first .. runs[i].last) of x, in this order; runs
-// and order on the device, `count` runs of different ids.
+// Row runs[i].id of sums += rows order[runs[i].first .. runs[i].last) of x, in this order; runs and
+// order are on the device, with `count` runs of different ids.
 void LaunchAddRowRuns(CudaStream stream,
                       const RowRun* runs,
                       int64_t count,

@@ -24,7 +24,8 @@ void LaunchDraws(CudaStream stream,
                  const LogitSums* sums,
                  const RowScore* scores,
                  SampledToken* out) {
-  // Both whatever the rows want: a step that is a graph has the same launches every time.
+  // Launches both kernels whatever the rows need, because a step that is a graph must have the same
+  // launches every time.
   LaunchPlainDraws(stream, block, rows, sums, scores, out);
   LaunchFilteredDraws(stream, block, rows, scores, out);
 }

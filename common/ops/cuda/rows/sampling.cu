@@ -1,5 +1,5 @@
-// Draws of rows that are greedy or not filtered: a chunk by the chunks' sums, a token by the
-// chunk's logits, both in ascending order. A block has a row.
+// Draws for rows that are greedy or not filtered: chooses a chunk by the chunks' sums and a token
+// by the chunk's logits, both in ascending order. One block per row.
 #include "common/ops/cuda/rows/element_math.h"
 #include "common/ops/cuda/rows/sampling.h"
 
@@ -11,10 +11,10 @@ constexpr int kThreads = 128;
 
 struct Choice {
   int chunk;
-  float before;  // what the chunks before it sum up to
+  float before;  // sum of the chunks before it
 };
 
-// By a whole warp: the lowest chunk with the row's largest logit.
+// By a complete warp: the lowest chunk that has the row's largest logit.
 __device__ Choice GreedyChunk(const LogitSums* sums, int chunks, float max) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   auto lowest = static_cast<uint32_t>(chunks - 1);
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) PlainDraw(const float* all_logits,
       if (weights[i] > weights[index]) index = i;
     }
   } else {
-    // Where rounding leaves the sum short of the target, the last possible token stays.
+    // If rounding leaves the sum below the target, the last possible token is chosen.
     float before = chosen.before;
     for (int i = 0; i < n; ++i) {
       if (weights[i] == 0.0f) continue;

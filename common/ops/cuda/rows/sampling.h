@@ -1,8 +1,8 @@
 // Launcher of the kernels that choose a token per row from its logits (sampling.cu, filtering.cu).
-// From equal logits greedy rows and rows that are not filtered get the very token that a CPU gives
-// them (cpu/sample_row.h). Filtered ones get it up to how sums are rounded: a CPU adds weights in
-// double one by one, here they are whole multiples of 2^-44 of the largest, whose sums are exact in
-// any order; ids of less weight than that are never drawn.
+// For equal logits, greedy rows and unfiltered rows get the same token as on a CPU
+// (cpu/sample_row.h). Filtered rows get it up to the rounding of sums: a CPU adds weights in double
+// one by one, while here weights are multiples of 2^-44 of the largest one, whose sums are exact in
+// any order; ids with less weight than that are never drawn.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct DrawRow {
 };
 DrawRow MakeDrawRow(const SampleRow& row, int64_t vocab_limit);
 
-// All chunks of `block` are there: first_chunk is 0. `sums` and `scores` are the results of
+// `block` must have all chunks: first_chunk is 0. `sums` and `scores` are the results of
 // LaunchLogitSums and LaunchRowScores for the same temperatures. At most kDrawnIds ids.
 inline constexpr int64_t kDrawnIds = int64_t{2} << 20;
 void LaunchDraws(CudaStream stream,
@@ -35,7 +35,7 @@ void LaunchDraws(CudaStream stream,
                  const RowScore* scores,
                  SampledToken* out);
 
-// Its two halves: each looks at its own rows and leaves the others alone.
+// The two halves of LaunchDraws: each handles its own rows and ignores the others.
 void LaunchPlainDraws(CudaStream stream,
                       const LogitsBlock& block,
                       const DrawRow* rows,

@@ -1,9 +1,11 @@
 #include "common/text/jinja/value/format.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include "common/base/status.h"
+#include "common/text/jinja/value/allowance.h"
 #include "common/text/jinja/value/operators.h"
 #include "common/text/jinja/value/print.h"
 #include "common/text/jinja/value/subscript.h"
@@ -171,7 +173,8 @@ absl::StatusOr<std::string> FormatValue(const Value& value, const FormatSpec& sp
     const uint64_t magnitude =
         number < 0 ? 0 - static_cast<uint64_t>(number) : static_cast<uint64_t>(number);
     std::string digits = IntegerDigits(magnitude, spec);
-    while (spec.precision > static_cast<int>(digits.size())) digits.insert(0, "0");
+    const size_t wanted = static_cast<size_t>(std::max(spec.precision, 0));
+    if (wanted > digits.size()) digits.insert(0, wanted - digits.size(), '0');
     if (spec.thousands) digits = GroupThousands(digits);
     return Pad(SignText(number < 0, spec), digits, spec, spec.align == 0 ? '>' : spec.align);
   }
@@ -208,7 +211,7 @@ class PercentValues {
   }
   absl::Status CheckAllUsed() const {
     const size_t count = values_.is_tuple() ? values_.sequence().items.size() : 1;
-    // Python leaves out this check for whatever has items by key or index, tuples excepted.
+    // Python omits this check for anything that has items by key or index, except tuples.
     const bool subscriptable =
         values_.is(Kind::kMapping) || values_.is_list() || values_.is_undefined();
     if (named_ || subscriptable || next_ >= count) return absl::OkStatus();
@@ -226,6 +229,9 @@ absl::StatusOr<int> StarOrNumber(const std::string& text, size_t& pos, PercentVa
     ++pos;
     TANDEM_ASSIGN_OR_RETURN(const Value value, values.Next());
     if (!value.is_int()) return InvalidArgument("* wants int");
+    if (value.integer() <= -kMaxFieldWidth || value.integer() >= kMaxFieldWidth) {
+      return InvalidArgument("a width or precision of {} is too large", value.integer());
+    }
     return static_cast<int>(value.integer());
   }
   int number = 0;
@@ -246,8 +252,12 @@ absl::StatusOr<std::string> ConvertPercent(Value value, FormatSpec spec) {
       break;
     case 'c':
       if (value.is_int()) {
+        const int64_t c = value.integer();
+        if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) {
+          return InvalidArgument("%c arg {} is no Unicode character", c);
+        }
         std::string text;
-        AppendUtf8(static_cast<char32_t>(value.integer()), text);
+        AppendUtf8(static_cast<char32_t>(c), text);
         value = Value::String(text);
       }
       spec.type = 's';
@@ -258,7 +268,12 @@ absl::StatusOr<std::string> ConvertPercent(Value value, FormatSpec spec) {
       if (!value.is_number()) {
         return InvalidArgument("%d format: a real number is required, not {}", TypeName(value));
       }
-      if (value.is(Kind::kFloat)) value = Value::Int(static_cast<int64_t>(value.floating()));
+      if (value.is(Kind::kFloat)) {
+        if (!(std::fabs(value.floating()) < 9.2e18)) {
+          return InvalidArgument("cannot convert float {} to integer", FloatText(value.floating()));
+        }
+        value = Value::Int(static_cast<int64_t>(value.floating()));
+      }
       spec.type = 'd';
       break;
     default:
@@ -378,6 +393,7 @@ absl::StatusOr<std::string> FormatPercent(const std::string& text, const Value& 
       pos += 2;
     } else {
       TANDEM_ASSIGN_OR_RETURN(const std::string item, PercentItem(text, ++pos, source));
+      if (!MayGrow(out, item.size())) break;
       out += item;
     }
   }
@@ -402,6 +418,7 @@ absl::StatusOr<std::string> FormatBraces(const std::string& text, const Args& ar
       }
       TANDEM_ASSIGN_OR_RETURN(const std::string item,
                               BraceItem(text.substr(pos + 1, close - pos - 1), args, automatic));
+      if (!MayGrow(out, item.size())) break;
       out += item;
       pos = close;
     } else {

@@ -1,4 +1,4 @@
-// Numbers and text in a given format, as both % and str.format() need them.
+// Formats numbers and text by a format specification, for both % and str.format().
 #pragma once
 
 #include <string>

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "common/base/status.h"
+#include "common/text/jinja/value/allowance.h"
 #include "common/text/jinja/value/format.h"
 #include "common/text/jinja/value/operators.h"
 #include "common/text/jinja/value/python_text.h"
@@ -218,17 +219,27 @@ Result AffixMethod(Text self, const Args& args) {
   return Value::Bool(false);
 }
 
+// Where the character at `index`, or the end of the text, begins.
+size_t ByteOf(Text text, int64_t index) {
+  size_t at = 0;
+  for (int64_t i = 0; i < index; ++i) NextCodePoint(text, at);
+  return at;
+}
+
 template <bool kFromRight, bool kMustFind>
 Result FindMethodOf(Text self, const Args& args) {
   TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("find", args, {"sub", "start"}, 1));
   TANDEM_ASSIGN_OR_RETURN(const std::string part, bound.Text(0, ""));
   TANDEM_ASSIGN_OR_RETURN(int64_t start, bound.Int(1, 0));
-  const std::u32string text = ToCodePoints(self);
-  if (start < 0) start = std::max<int64_t>(0, start + static_cast<int64_t>(text.size()));
-  const std::u32string wanted = ToCodePoints(part);
-  size_t hit = kFromRight ? text.rfind(wanted) : text.find(wanted, static_cast<size_t>(start));
-  if (hit != std::u32string::npos && hit < static_cast<size_t>(start)) hit = std::u32string::npos;
-  if (hit != std::u32string::npos) return Value::Int(static_cast<int64_t>(hit));
+  const auto size = static_cast<int64_t>(CountCodePoints(self));
+  if (start < 0) start = std::max<int64_t>(0, start + size);
+  if (start <= size) {
+    const size_t first = ByteOf(self, start);
+    const size_t hit = kFromRight ? FindLastText(self, part) : FindText(self, part, first);
+    if (hit != std::string::npos && hit >= first) {
+      return Value::Int(static_cast<int64_t>(CountCodePoints(self.substr(0, hit))));
+    }
+  }
   if (kMustFind) return InvalidArgument("substring not found");
   return Value::Int(-1);
 }
@@ -248,7 +259,9 @@ Result JoinMethod(Text self, const Args& args) {
       return InvalidArgument("sequence item {}: expected str instance, {} found", i,
                              TypeName(items[i]));
     }
-    out += (i > 0 ? self : "") + items[i].text();
+    if (!MayGrow(out, self.size() + items[i].text().size())) break;
+    if (i > 0) out += self;
+    out += items[i].text();
   }
   return Value::String(std::move(out));
 }
@@ -258,7 +271,7 @@ Result PartitionMethod(Text self, const Args& args) {
   TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("partition", args, {"sep"}, 1));
   TANDEM_ASSIGN_OR_RETURN(const std::string separator, bound.Text(0, ""));
   if (separator.empty()) return InvalidArgument("empty separator");
-  const size_t hit = kFromRight ? self.rfind(separator) : self.find(separator);
+  const size_t hit = kFromRight ? FindLastText(self, separator) : FindText(self, separator);
   Values parts = {Value::String(self), Value::String(""), Value::String("")};
   if (hit != std::string::npos) {
     parts = {Value::String(self.substr(0, hit)), Value::String(separator),
@@ -295,7 +308,8 @@ Result ZeroFillMethod(Text self, const Args& args) {
   TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("zfill", args, {"width"}, 1));
   TANDEM_ASSIGN_OR_RETURN(const int64_t width, bound.Int(0, 0));
   const bool sign = !self.empty() && (self[0] == '+' || self[0] == '-');
-  const std::string digits = Justify(self.substr(sign), width - sign, "0", Side::kRight);
+  const std::string digits =
+      Justify(self.substr(sign), std::max<int64_t>(width, 1) - sign, "0", Side::kRight);
   return Value::String(self.substr(0, sign) + digits);
 }
 

@@ -1,15 +1,22 @@
 #include "common/text/jinja/value/operators.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "common/base/status.h"
+#include "common/text/jinja/value/allowance.h"
+#include "common/text/jinja/value/python_text.h"
 #include "common/text/unicode/utf8.h"
 
 namespace tandem::jinja {
 namespace {
 
 constexpr int64_t kMaxRepeatedBytes = 64 << 20;
+constexpr size_t kCharacterBytes = 64;  // of a character as a value of its own
+
+// The allowance of the rendering is spent, and ends it with a reason of its own.
+absl::Status TooMuch() { return CurrentAllowance()->status(); }
 
 const char* Symbol(Operator op) {
   static constexpr const char* kSymbols[] = {"+", "-", "*", "/", "//", "%", "** or pow()"};
@@ -93,6 +100,9 @@ absl::StatusOr<Value> Repeat(const Value& value, int64_t times) {
   if (size > 0 && times > kMaxRepeatedBytes / size) {
     return InvalidArgument("a repetition of {} x {} items is too large", times, size);
   }
+  const auto total = static_cast<uint64_t>(times * size);
+  if (!(value.is_string() ? MayMakeText(total) : MayWork(total * sizeof(Value)))) return TooMuch();
+  if (size == 0) return value;
   if (value.is_string()) {
     std::string out;
     for (int64_t i = 0; i < times; ++i) out += value.text();
@@ -108,8 +118,13 @@ absl::StatusOr<Value> Repeat(const Value& value, int64_t times) {
 bool IsRepeatable(const Value& v) { return v.is_string() || v.is_list() || v.is_tuple(); }
 
 absl::StatusOr<Value> Concatenate(const Value& a, const Value& b) {
-  if (a.is_string() && b.is_string()) return Value::String(a.text() + b.text());
+  if (a.is_string() && b.is_string()) {
+    if (!MayMakeText(a.text().size() + b.text().size())) return TooMuch();
+    return Value::String(a.text() + b.text());
+  }
   if ((a.is_list() && b.is_list()) || (a.is_tuple() && b.is_tuple())) {
+    const size_t count = a.sequence().items.size() + b.sequence().items.size();
+    if (!MayWork(count * sizeof(Value))) return TooMuch();
     Values items = a.sequence().items;
     items.insert(items.end(), b.sequence().items.begin(), b.sequence().items.end());
     return Value::Of(a.sequence().type, std::move(items));
@@ -222,6 +237,8 @@ bool Truthy(const Value& value) {
 }
 
 bool Equal(const Value& a, const Value& b) {
+  // Values that share their parts are compared part by part: without an end, as good as.
+  if (!MayWork(16)) return false;
   if (a.is_number() && b.is_number()) {
     if (IsIntegral(a) && IsIntegral(b)) return AsInt64(a) == AsInt64(b);
     return AsDouble(a) == AsDouble(b);
@@ -232,7 +249,7 @@ bool Equal(const Value& a, const Value& b) {
     case Kind::kNone:
       return true;
     case Kind::kString:
-      return a.text() == b.text();
+      return a.text().size() == b.text().size() && MayWork(a.text().size()) && a.text() == b.text();
     case Kind::kSequence:
       return (a.sequence().type == b.sequence().type || (a.is_tuple() && b.is_tuple())) &&
              EqualItems(a.sequence().items, b.sequence().items);
@@ -244,6 +261,7 @@ bool Equal(const Value& a, const Value& b) {
 }
 
 absl::StatusOr<bool> Less(const Value& a, const Value& b) {
+  if (!MayWork(16)) return TooMuch();
   for (const Value* v : {&a, &b}) {
     if (v->is_undefined()) return InvalidArgument("{}", v->undefined_message());
   }
@@ -252,7 +270,10 @@ absl::StatusOr<bool> Less(const Value& a, const Value& b) {
     return AsDouble(a) < AsDouble(b);
   }
   // UTF-8 bytes have the order of the code points.
-  if (a.is_string() && b.is_string()) return a.text() < b.text();
+  if (a.is_string() && b.is_string()) {
+    if (!MayWork(std::min(a.text().size(), b.text().size()))) return TooMuch();
+    return a.text() < b.text();
+  }
   if ((a.is_list() && b.is_list()) || (a.is_tuple() && b.is_tuple())) {
     return LessItems(a.sequence().items, b.sequence().items);
   }
@@ -267,7 +288,7 @@ absl::StatusOr<bool> Contains(const Value& container, const Value& item) {
       return InvalidArgument("'in <string>' requires string as left operand, not {}",
                              TypeName(item));
     }
-    return container.text().find(item.text()) != std::string::npos;
+    return FindText(container.text(), item.text()) != std::string::npos;
   }
   if (container.is(Kind::kMapping)) {
     TANDEM_RETURN_IF_ERROR(CheckHashable(item));
@@ -281,6 +302,7 @@ absl::StatusOr<bool> Contains(const Value& container, const Value& item) {
 }
 
 absl::Status CheckHashable(const Value& value) {
+  if (!MayWork(16)) return TooMuch();
   if (value.is(Kind::kMapping) || value.is_list()) {
     return InvalidArgument("unhashable type: '{}'", TypeName(value));
   }
@@ -295,15 +317,19 @@ absl::StatusOr<Values> Iterate(const Value& value) {
     case Kind::kUndefined:
       return Values();
     case Kind::kString:
+      if (!MayWork(value.text().size() * kCharacterBytes)) return TooMuch();
       return Characters(value.text());
     case Kind::kSequence:
+      if (!MayWork(value.sequence().items.size() * sizeof(Value))) return TooMuch();
       return value.sequence().items;
     case Kind::kMapping: {
+      if (!MayWork(value.mapping().items.size() * sizeof(Value))) return TooMuch();
       Values keys;
       for (const auto& [key, unused] : value.mapping().items) keys.push_back(key);
       return keys;
     }
     case Kind::kIterator: {
+      if (!MayWork(value.iterator().items.size() * sizeof(Value))) return TooMuch();
       Iterator& it = value.iterator();
       Values rest(it.items.begin() + static_cast<std::ptrdiff_t>(it.next), it.items.end());
       it.next = it.items.size();

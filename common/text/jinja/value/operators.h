@@ -11,7 +11,7 @@ enum class Operator { kAdd, kSubtract, kMultiply, kDivide, kFloorDivide, kModulo
 
 // An integer or a boolean, which counts as one.
 bool IsIntegral(const Value& value);
-// Of such a value.
+// The value of an integer or boolean.
 int64_t AsInt64(const Value& value);
 
 // InvalidArgument where Python raises, and where an integer leaves 64 bits. `%` on a string

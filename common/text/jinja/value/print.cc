@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/base/status.h"
+#include "common/text/jinja/value/allowance.h"
 #include "common/text/jinja/value/operators.h"
 #include "common/text/unicode/properties.h"
 #include "common/text/unicode/utf8.h"
@@ -42,9 +43,15 @@ std::string QuotedText(const std::string& text) {
   return out + quote;
 }
 
+// Values that share their parts print each of them as often as it is named: the allowance of the
+// rendering ends that.
 std::string JoinRepr(const Values& items) {
   std::string out;
-  for (size_t i = 0; i < items.size(); ++i) out += (i > 0 ? ", " : "") + Repr(items[i]);
+  for (size_t i = 0; i < items.size(); ++i) {
+    const std::string item = Repr(items[i]);
+    if (!MayGrow(out, item.size() + 16)) break;
+    out += (i > 0 ? ", " : "") + item;
+  }
   return out;
 }
 
@@ -75,8 +82,10 @@ std::string SequenceText(const Sequence& sequence) {
 std::string MappingText(const Mapping& mapping) {
   std::string out = "{";
   for (const auto& [key, value] : mapping.items) {
+    const std::string item = Repr(key) + ": " + Repr(value);
+    if (!MayGrow(out, item.size() + 16)) break;
     if (out.size() > 1) out += ", ";
-    out += Repr(key) + ": " + Repr(value);
+    out += item;
   }
   return out + "}";
 }
@@ -166,6 +175,7 @@ class Dumper {
   explicit Dumper(const JsonStyle& style) : style_(style) {}
 
   absl::StatusOr<std::string> Dump(const Value& value, int depth) const {
+    if (!MayWork(16)) return CurrentAllowance()->status();
     switch (value.kind()) {
       case Kind::kNone:
         return std::string("null");
@@ -208,6 +218,9 @@ class Dumper {
     for (const auto& [key, item] : items) {
       TANDEM_ASSIGN_OR_RETURN(std::string part, Dump(item, depth + 1));
       TANDEM_ASSIGN_OR_RETURN(const std::string name, KeyText(key));
+      if (!MayMakeText(name.size() + style_.key_separator.size() + part.size())) {
+        return CurrentAllowance()->status();
+      }
       parts.push_back(name + style_.key_separator + part);
     }
     return Wrap('{', parts, '}', depth);
@@ -224,7 +237,10 @@ class Dumper {
 
   std::string Wrap(char open, const std::vector<std::string>& parts, char close, int depth) const {
     std::string out(1, open);
+    const size_t indents =
+        style_.indent ? style_.indent->size() * static_cast<size_t>(depth + 1) : 0;
     for (size_t i = 0; i < parts.size(); ++i) {
+      if (!MayGrow(out, style_.item_separator.size() + indents + parts[i].size())) break;
       if (i > 0) out += style_.item_separator;
       NewLine(out, depth + 1);
       out += parts[i];

@@ -1,12 +1,16 @@
 #include "common/text/jinja/value/python_text.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "common/text/jinja/value/allowance.h"
 #include "common/text/unicode/properties.h"
 #include "common/text/unicode/utf8.h"
 
 namespace tandem::jinja {
 namespace {
+
+constexpr size_t kPartBytes = 128;  // of one of many texts that one is split into, about
 
 struct WordRange {
   size_t begin, end;
@@ -18,7 +22,10 @@ std::vector<WordRange> Words(std::string_view text) {
   for (size_t pos = 0; pos < text.size();) {
     const size_t start = pos;
     const bool space = IsPythonSpace(NextCodePoint(text, pos));
-    if (!space && !inside) words.push_back({start, pos});
+    if (!space && !inside) {
+      if (!MayWork(kPartBytes)) break;
+      words.push_back({start, pos});
+    }
     if (!space) words.back().end = pos;
     inside = !space;
   }
@@ -36,6 +43,22 @@ std::string TextBetween(std::string_view text, size_t begin, size_t end) {
 }
 
 }  // namespace
+
+size_t FindText(std::string_view text, std::string_view part, size_t pos) {
+  if (part.empty() || pos >= text.size()) return text.find(part, pos);
+  // glibc's takes no longer for a part that nearly matches everywhere.
+  const void* hit = ::memmem(text.data() + pos, text.size() - pos, part.data(), part.size());
+  const size_t at = hit == nullptr
+                        ? std::string_view::npos
+                        : static_cast<size_t>(static_cast<const char*>(hit) - text.data());
+  return MayWork(std::min(at, text.size()) - pos + part.size()) ? at : std::string_view::npos;
+}
+
+size_t FindLastText(std::string_view text, std::string_view part, size_t pos) {
+  const uint64_t searched = std::min(pos, text.size());
+  if (!MayWork(searched + searched * part.size() / 64)) return std::string_view::npos;
+  return text.rfind(part, pos);
+}
 
 bool IsPythonSpace(char32_t c) { return IsWhiteSpace(c) || (c >= 0x1C && c <= 0x1F); }
 
@@ -77,8 +100,8 @@ std::vector<std::string> Split(std::string_view text, std::string_view separator
   std::vector<std::string> parts;
   size_t pos = 0;
   while (limit < 0 || static_cast<int64_t>(parts.size()) < limit) {
-    const size_t hit = text.find(separator, pos);
-    if (hit == std::string_view::npos) break;
+    const size_t hit = FindText(text, separator, pos);
+    if (hit == std::string_view::npos || !MayWork(kPartBytes)) break;
     parts.push_back(TextBetween(text, pos, hit));
     pos = hit + separator.size();
   }
@@ -107,8 +130,8 @@ std::vector<std::string> SplitFromRight(std::string_view text,
   size_t end = text.size();
   while (limit < 0 || static_cast<int64_t>(parts.size()) < limit) {
     if (end < separator.size()) break;
-    const size_t hit = text.rfind(separator, end - separator.size());
-    if (hit == std::string_view::npos) break;
+    const size_t hit = FindLastText(text, separator, end - separator.size());
+    if (hit == std::string_view::npos || !MayWork(kPartBytes)) break;
     parts.push_back(TextBetween(text, hit + separator.size(), end));
     end = hit;
   }
@@ -124,6 +147,7 @@ std::vector<std::string> SplitLines(std::string_view text, bool keep_ends) {
     const size_t at = pos;
     const char32_t c = NextCodePoint(text, pos);
     if (!IsLineBreak(c)) continue;
+    if (!MayWork(kPartBytes)) break;
     if (c == '\r' && pos < text.size() && text[pos] == '\n') ++pos;
     lines.push_back(TextBetween(text, start, keep_ends ? pos : at));
     start = pos;
@@ -141,7 +165,7 @@ std::string Replace(std::string_view text,
   const auto more = [&] { return limit < 0 || done < limit; };
   size_t pos = 0;
   if (from.empty()) {
-    while (more()) {
+    while (more() && MayGrow(out, to.size() + 4)) {
       out += to;
       ++done;
       if (pos >= text.size()) return out;
@@ -151,8 +175,9 @@ std::string Replace(std::string_view text,
     }
   }
   while (!from.empty() && more()) {
-    const size_t hit = text.find(from, pos);
+    const size_t hit = FindText(text, from, pos);
     if (hit == std::string_view::npos) break;
+    if (!MayGrow(out, hit - pos + to.size())) break;
     out += text.substr(pos, hit - pos);
     out += to;
     pos = hit + from.size();
@@ -164,7 +189,8 @@ std::string Replace(std::string_view text,
 int64_t Count(std::string_view text, std::string_view part) {
   if (part.empty()) return static_cast<int64_t>(CountCodePoints(text)) + 1;
   int64_t count = 0;
-  for (size_t pos = 0; (pos = text.find(part, pos)) != std::string_view::npos; pos += part.size()) {
+  for (size_t pos = 0; (pos = FindText(text, part, pos)) != std::string_view::npos;
+       pos += part.size()) {
     ++count;
   }
   return count;

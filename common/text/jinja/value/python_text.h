@@ -1,4 +1,5 @@
-// Python's str operations on UTF-8 text. Positions count code points.
+// Python's str operations on UTF-8 text, within the allowance of the rendering: what they give once
+// it is spent is cut short.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,12 @@ bool IsPythonSpace(char32_t c);
 enum class Side { kLeft, kRight, kBoth };
 // `characters`: the set to remove, white space if absent.
 std::string Strip(std::string_view text, Side side, const std::optional<std::string>& characters);
+
+// text.find(part, pos) in time that grows with the text alone, and text.rfind(part, pos).
+size_t FindText(std::string_view text, std::string_view part, size_t pos = 0);
+size_t FindLastText(std::string_view text,
+                    std::string_view part,
+                    size_t pos = std::string_view::npos);
 
 // `limit` < 0: no limit. Without separator: at runs of white space, no empty parts.
 std::vector<std::string> Split(std::string_view text, int64_t limit);

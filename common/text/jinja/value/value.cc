@@ -6,11 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
+#include "common/text/jinja/value/allowance.h"
 #include "common/text/jinja/value/operators.h"
 
 namespace tandem::jinja {
 
 const Value* Mapping::Find(const Value& key) const {
+  if (!MayWork(items.size())) return nullptr;
   for (const auto& [k, v] : items) {
     if (Equal(k, key)) return &v;
   }
@@ -18,6 +20,7 @@ const Value* Mapping::Find(const Value& key) const {
 }
 
 const Value* Mapping::Find(std::string_view key) const {
+  if (!MayWork(items.size())) return nullptr;
   for (const auto& [k, v] : items) {
     if (k.is_string() && k.text() == key) return &v;
   }
@@ -25,6 +28,7 @@ const Value* Mapping::Find(std::string_view key) const {
 }
 
 void Mapping::Set(const Value& key, Value value) {
+  if (!MayWork(items.size())) return;
   for (auto& [k, v] : items) {
     if (Equal(k, key)) {
       v = std::move(value);
@@ -38,20 +42,63 @@ Value Value::Undefined(std::string message) {
   return Value(Data(std::make_shared<const UndefinedValue>(UndefinedValue{std::move(message)})));
 }
 
+int DepthOf(const Value& value) {
+  switch (value.kind()) {
+    case Kind::kSequence:
+      return value.sequence().depth;
+    case Kind::kMapping:
+      return value.mapping().depth;
+    case Kind::kIterator:
+      return value.iterator().depth;
+    default:
+      return 0;
+  }
+}
+
+namespace {
+
+int DepthOf(const Values& items) {
+  int depth = 0;
+  for (const Value& item : items) depth = std::max(depth, DepthOf(item));
+  return depth + 1;
+}
+
+int DepthOf(const Mapping& mapping) {
+  int depth = 0;
+  for (const auto& [key, value] : mapping.items) {
+    depth = std::max({depth, DepthOf(key), DepthOf(value)});
+  }
+  return depth + 1;
+}
+
+}  // namespace
+
+Value Value::Of(std::shared_ptr<Object> object) {
+  if (Allowance* allowance = CurrentAllowance()) allowance->Keep(object);
+  return Value(Data(std::move(object)));
+}
+
 Value Value::String(std::string text) {
+  if (!MayMakeText(text.size())) text = std::string();
   return Value(Data(std::make_shared<const std::string>(std::move(text))));
 }
 
 Value Value::Of(Sequence::Type type, Values items) {
-  return Value(Data(std::make_shared<const Sequence>(Sequence{type, std::move(items)})));
+  const int depth = DepthOf(items);
+  if (!MayMakeItems(items.size(), depth)) return Value(Data(std::make_shared<const Sequence>()));
+  return Value(Data(std::make_shared<const Sequence>(Sequence{type, std::move(items), depth})));
 }
 
 Value Value::Map(Mapping mapping) {
+  mapping.depth = DepthOf(mapping);
+  if (!MayMakeItems(2 * mapping.items.size(), mapping.depth)) mapping = Mapping();
   return Value(Data(std::make_shared<const Mapping>(std::move(mapping))));
 }
 
 Value Value::Generator(Values items) {
-  return Value(Data(std::make_shared<Iterator>(Iterator{std::move(items), 0})));
+  const int depth = DepthOf(items);
+  if (!MayMakeItems(items.size(), depth)) return Value(Data(std::make_shared<Iterator>()));
+  return Value(Data(std::make_shared<Iterator>(Iterator{std::move(items), 0, depth})));
 }
 
 absl::StatusOr<Value> Value::FromJson(const nlohmann::ordered_json& json, int depth) {

@@ -44,11 +44,13 @@ struct Sequence {
   enum class Type { kList, kTuple, kGroup, kRange, kKeysView, kValuesView, kItemsView };
   Type type = Type::kList;
   Values items;
+  int depth = 1;  // 1 for what holds no other list or mapping
 };
 
 // Keeps the order of insertion. Searched linearly: mappings in templates are small.
 struct Mapping {
   std::vector<std::pair<Value, Value>> items;
+  int depth = 1;  // as Sequence; known once it is a value
 
   const Value* Find(const Value& key) const;
   const Value* Find(std::string_view key) const;
@@ -59,6 +61,7 @@ struct Mapping {
 struct Iterator {
   Values items;
   size_t next = 0;
+  int depth = 1;  // as Sequence
 };
 
 // Immutable, except that iterators advance and namespaces are assigned to. Cheap to copy.
@@ -76,7 +79,7 @@ class Value {
   static Value Of(Sequence::Type type, Values items);
   static Value Map(Mapping mapping);
   static Value Generator(Values items);
-  static Value Of(std::shared_ptr<Object> object) { return Value(Data(std::move(object))); }
+  static Value Of(std::shared_ptr<Object> object);
 
   // InvalidArgument for an integer beyond 64 bits, and for more than 200 levels of nesting.
   static absl::StatusOr<Value> FromJson(const nlohmann::ordered_json& json, int depth = 0);
@@ -126,6 +129,9 @@ class Value {
   Data data_;
 };
 
+// How many lists, mappings and generators lie in each other; objects count as none.
+int DepthOf(const Value& value);
+
 // Arguments of a call, filter or test.
 struct Args {
   Values positional;
@@ -143,11 +149,11 @@ class Object {
   virtual bool is_callable() const { return false; }
   virtual absl::StatusOr<Value> Call(Runtime& runtime, const Args& args);
   virtual std::string Print() const { return "<" + TypeName() + ">"; }
+  // At the end of a rendering: forgets the values that it was given after it was made.
+  virtual void LetGo() {}
 };
 
-// Arguments put into the parameters of a built-in.
-
-// Parameters in order; absent ones are null.
+// Arguments put into the parameters of a built-in. Parameters in order; absent ones are null.
 class Bound {
  public:
   explicit Bound(std::vector<std::optional<Value>> values) : values_(std::move(values)) {}

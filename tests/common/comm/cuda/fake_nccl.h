@@ -1,5 +1,5 @@
-// NCCL among threads of one process, over host memory: what is given to it is done once every rank
-// of the group has given its part. Sums have the order of NCCL's ring 0, 1, ..., n-1.
+// NCCL among threads of one process, over host memory: a call runs once every rank of the group has
+// made it. Sums have the order of NCCL's ring 0, 1, ..., n-1.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// A libnccl.so.2 of which only the start of a group does anything: it gives out a communicator and
-// fails, and counts those that were given back.
+// A libnccl.so.2 whose only working call starts a group: it returns a communicator and an error,
+// and counts the communicators that were freed.
 #include <cstdint>
 
 #include <nccl.h>

@@ -1,4 +1,4 @@
-// A host group of which one rank is real: the others do as it does, at once.
+// A host group with one real rank: the others make the same calls at once.
 #pragma once
 
 #include <cstring>

@@ -78,7 +78,7 @@ TEST_CASE("a device that does not get to a collective is named at the deadline")
   INFO(status.ToString());
   REQUIRE(status.code() == absl::StatusCode::kDeadlineExceeded);
   REQUIRE(Says(status, "rank 0 of 3 waited 10m for AllGatherV (collective 1, generation 5)"));
-  REQUIRE(Says(status, "the device of rank 1 has not got to it"));
+  REQUIRE(Says(status, "the device of rank 1 has not reached it"));
   REQUIRE(rank.clock.Now() - before >= absl::Seconds(600));
   REQUIRE(rank.clock.Now() - before < absl::Seconds(601));
   REQUIRE(rank.nccl.aborted() == 1);
@@ -90,7 +90,7 @@ TEST_CASE("this rank's own device is named where it does not get to a collective
   rank.cuda.HoldEvents(true);
   rank.host->SetProgress(1, 1);
   rank.host->SetProgress(2, 1);
-  REQUIRE(Says(rank.Gather(), "the device of rank 0 has not got to it"));
+  REQUIRE(Says(rank.Gather(), "the device of rank 0 has not reached it"));
 }
 
 TEST_CASE("a hang that no device explains is said to be NCCL's") {
@@ -99,7 +99,7 @@ TEST_CASE("a hang that no device explains is said to be NCCL's") {
   rank.host->SetProgress(2, 1);
   const absl::Status status = rank.Gather();
   REQUIRE(status.code() == absl::StatusCode::kDeadlineExceeded);
-  REQUIRE(Says(status, "every device has got to it"));
+  REQUIRE(Says(status, "every device has reached it"));
 }
 
 TEST_CASE("a rank that is gone while the device waits ends the collective at once") {

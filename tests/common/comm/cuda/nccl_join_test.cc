@@ -1,4 +1,4 @@
-// What becomes of a group that NCCL does not start, with a stand-in of the library's name.
+// A group that NCCL fails to start, with a stand-in for the library.
 #include <string>
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// How often an emulated GPU was asked for something.
+// How often each call of an emulated GPU was made.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What CudaApi promises, asked of the emulator and, where there is one, of the machine's driver.
+// The promises of CudaApi, checked on the emulator and, if there is one, on the machine's driver.
 #include "common/device/cuda/cuda_api.h"
 
 #include <algorithm>

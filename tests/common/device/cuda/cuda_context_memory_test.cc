@@ -1,4 +1,4 @@
-// A context whose device has no memory left, or another piece of it than before.
+// A context whose device has no memory left, or returns another address than before.
 #include <catch2/catch.hpp>
 
 #include "tests/common/device/cuda/context_fixture.h"

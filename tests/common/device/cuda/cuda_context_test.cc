@@ -134,7 +134,7 @@ TEST_CASE("a step is done, then captured, then replayed, each time with its own 
   REQUIRE(context->Synchronize().ok());
 }
 
-// Adds the sum of what it was given so far; told to do it again, it does.
+// Adds the sum of its arguments so far; repeats that when asked to.
 class SummingSteps {
  public:
   explicit SummingSteps(CudaContext* context)

@@ -1,4 +1,4 @@
-// Which of a directory's files a weight check under LoRA reads, and what it is called.
+// Which files of a directory a weight check under LoRA reads, and their names.
 #include <filesystem>
 #include <fstream>
 

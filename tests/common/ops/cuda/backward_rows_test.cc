@@ -18,7 +18,8 @@ using testing::View;
 
 constexpr float kBackwardEps = 1e-6f;
 
-// The kernels' call with scratch of its own; `second` is the weight of the last `seconds` heads.
+// Calls the kernels with newly allocated scratch; `second` is the weight of the last `seconds`
+// heads.
 class NormBackward {
  public:
   NormBackward(const TestMatrix& weight,

@@ -13,7 +13,7 @@ class EmulatedCuda;
 
 namespace tandem::testing {
 
-// A device of its own. On the emulator (device_ops.cc) host memory is device memory; on a GPU
+// A device for one test. On the emulator (device_ops.cc) host memory is device memory; on a GPU
 // (tests/gpu/gpu_device_ops.cc) the ops copy what they read and write.
 class DeviceOps {
  public:

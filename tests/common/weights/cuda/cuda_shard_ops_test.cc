@@ -1,4 +1,4 @@
-// What a GPU does to a shard, against the CPU.
+// The operations on a shard on a GPU, against the CPU.
 #include "common/weights/cuda/cuda_shard_ops.h"
 
 #include <bit>

@@ -28,7 +28,7 @@ struct StorageOpsFixture {
     for (const TensorPlace& place : layout.places()) places.push_back(&place);
   }
   // Every row, in pieces of at most `step` rows, the last first.
-  std::vector<DenseRows> Pieces(int64_t step, Location location) {
+  std::vector<DenseRows> Pieces(int64_t step) {
     std::vector<DenseRows> pieces;
     for (const TensorPlace& place : layout.places()) {
       const int64_t rows = place.rows();
@@ -36,7 +36,7 @@ struct StorageOpsFixture {
       const int64_t row_bytes = MemoryWeights::Bytes(layout, place) / rows;
       for (int64_t row = (rows - 1) / step * step; row >= 0; row -= step) {
         pieces.push_back({&place, row, std::min(step, rows - row),
-                          weights.tensor(place.name) + row * row_bytes, location});
+                          weights.tensor(place.name) + row * row_bytes});
       }
     }
     return pieces;
@@ -72,7 +72,7 @@ TEST_CASE("rows reach a device's storage from either memory, and are read and di
       REQUIRE(f.ops->Scramble(f.places).ok());
       REQUIRE(f.ops->CheckPadding().ok());
       const int64_t before = emulator::KernelsRun();
-      REQUIRE(f.ops->StoreRows(f.Pieces(16, location)).ok());
+      REQUIRE(f.ops->StoreRows(f.Pieces(16), location).ok());
       REQUIRE(emulator::KernelsRun() == before + (location == Location::kDevice ? 1 : 0));
       REQUIRE(f.Host() == want);
       REQUIRE(f.ops->DigestStored(f.places).value() == digests);
@@ -130,7 +130,7 @@ TEST_CASE("a layout in panels is refused, and an error of the device comes back"
   StorageOpsFixture f(model);
   const auto refused = CreateCudaStorageOps(&panels, f.storage, f.context.get());
   REQUIRE(refused.status().code() == absl::StatusCode::kInvalidArgument);
-  REQUIRE(f.ops->StoreRows(f.Pieces(100, Location::kDevice)).ok());
+  REQUIRE(f.ops->StoreRows(f.Pieces(100), Location::kDevice).ok());
   for (const char* call : {"Fill", "Copy", "Synchronize"}) {
     INFO(call);
     f.cuda.FailCall(call, absl::InternalError("the device is lost"));

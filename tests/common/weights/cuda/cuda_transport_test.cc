@@ -155,7 +155,7 @@ TEST_CASE("what the trainer's device never fills, or the rollout's never reads, 
       const auto slots = rig.trainer.transport->Create({8192, 1}, SlotLife::kOneUpdate, nullptr);
       REQUIRE(slots.ok());
       PairClient client(&rig.states, rig.updates.get());
-      auto link = client.Begin({2, 7, ManifestOf(rig.layout)}, **slots);
+      auto link = client.Begin({{2, 7}, (*slots)->shape(), ManifestOf(rig.layout)}, **slots);
       REQUIRE(link.ok());
       link->timeout = absl::Milliseconds(20);
       (of_trainer ? rig.trainer : rig.rollout).cuda.HoldEvents(true);

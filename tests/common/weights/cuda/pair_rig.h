@@ -1,5 +1,5 @@
 // A trainer's publisher and a rollout's updates in one process, over a Unix socket and any of the
-// transports; on a GPU each side has an emulated one of its own.
+// transports; for a GPU each side has its own emulated one.
 #pragma once
 
 #include <cstring>
@@ -27,14 +27,15 @@ namespace tandem::testing {
 class PairClient : public UpdateClient {
  public:
   PairClient(RolloutStates* states, WeightUpdates* updates) : states_(states), updates_(updates) {}
-  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
-    offer_ = offer;
+  absl::StatusOr<PeerConnection> Begin(const UpdateRequest& request,
+                                       const ProducerSlots& slots) override {
+    request_ = request;
     states_->CloseAdmission();
-    TANDEM_RETURN_IF_ERROR(updates_->Begin(
-        {{offer.version, offer.generation}, slots.shape(), offer.manifest, scramble}));
+    request_.scramble = scramble;
+    TANDEM_RETURN_IF_ERROR(updates_->Begin(request_));
     PeerConnection link{.socket = UniqueFd(), .timeout = partner_timeout};
     TANDEM_ASSIGN_OR_RETURN(link.socket,
-                            PassSlots(updates_->pair_socket(), offer.generation, slots));
+                            PassSlots(updates_->pair_socket(), request.id.generation, slots));
     return link;
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
@@ -64,11 +65,11 @@ class PairClient : public UpdateClient {
   absl::Duration partner_timeout = kPatience;
 
  private:
-  UpdateId id() const { return {offer_.version, offer_.generation}; }
+  UpdateId id() const { return request_.id; }
 
   RolloutStates* const states_;
   WeightUpdates* const updates_;
-  UpdateOffer offer_;
+  UpdateRequest request_;
   std::map<int, absl::Status> applied_;
 };
 
@@ -94,7 +95,7 @@ struct Side {
   WeightTransport* transport = HostTransport();
 };
 
-// A process of its own to the trainer.
+// A separate process for the trainer.
 inline emulator::EmulatedCudaOptions OfRollout(emulator::EmulatedCudaOptions options) {
   options.process = -1;
   return options;

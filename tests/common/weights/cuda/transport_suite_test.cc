@@ -52,10 +52,13 @@ TEST_CASE("W6: an update that is lost at any bucket leaves no version and the ne
     for (const bool direct : {false, true}) {
       PairRig rig(way, OddSpec(true));
       const auto old_weights = rig.Weights(1, direct), weights = rig.Weights(2, direct);
+      int64_t trainers = 0;  // each update comes from a new one
       const auto publish = [&](int64_t version, MemoryWeights& source, int fail_at) {
         PairClient client(&rig.states, rig.updates.get());
         client.fail_at_bucket = fail_at;
-        return WeightPublisher(&rig.layout, rig.Options(8192, 2)).Publish(version, source, &client);
+        PublishOptions options = rig.Options(8192, 2);
+        options.group_generation = ++trainers;
+        return WeightPublisher(&rig.layout, options).Publish(version, source, &client);
       };
       const auto first = publish(1, *old_weights, -1);
       REQUIRE(first.ok());
@@ -148,7 +151,8 @@ TEST_CASE("W11: the trainer's death ends the update, closes what is open, and th
         REQUIRE(publisher.Publish(1, *weights, &client).ok());
         const auto slots =
             rig.trainer.transport->Create({8192, 2}, SlotLife::kManyUpdates, nullptr);
-        const auto link = client.Begin({2, 7, ManifestOf(rig.layout)}, **slots);
+        const auto link =
+            client.Begin({{2, 7}, (*slots)->shape(), ManifestOf(rig.layout)}, **slots);
         REQUIRE(link.ok());
         REQUIRE(client.StartApply(0, {{0, 0, 1, 0}}).ok());
         REQUIRE(client.WaitApply(0).ok());

@@ -1,4 +1,4 @@
-// What is uploaded when, and decode steps as graphs.
+// When data is uploaded, and decode steps as graphs.
 #include <algorithm>
 
 #include <catch2/catch.hpp>

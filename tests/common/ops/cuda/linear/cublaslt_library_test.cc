@@ -1,4 +1,4 @@
-// What is said to cuBLASLt, as a stand-in of that name understands it.
+// The calls to cuBLASLt, as a stand-in for the library interprets them.
 #include <cstdlib>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// The cuBLASLt of the toolkit that built this, as far as it goes on this machine.
+// The cuBLASLt of the toolkit that built this, as far as this machine can run it.
 #include <string>
 
 #include <catch2/catch.hpp>

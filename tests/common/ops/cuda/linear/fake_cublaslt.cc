@@ -1,4 +1,4 @@
-// A libcublasLt.so.13 in host memory, for what the caller says to the library: it computes what the
+// A libcublasLt.so.13 in host memory that checks the calls to the library: it computes what the
 // descriptors describe, column-major as documented, with plain loops, and refuses what the caller
 // should never ask for.
 #include <cstdlib>

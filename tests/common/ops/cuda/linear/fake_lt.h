@@ -1,4 +1,4 @@
-// A cuBLASLt in host memory whose algorithms have the faults that row invariance can have.
+// A cuBLASLt in host memory whose algorithms violate row invariance in known ways.
 #pragma once
 
 #include <functional>

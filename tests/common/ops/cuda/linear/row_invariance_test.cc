@@ -1,4 +1,4 @@
-// Which algorithms the proof lets through.
+// Which algorithms pass the test of row invariance.
 #include "common/ops/cuda/linear/row_invariance.h"
 
 #include <catch2/catch.hpp>

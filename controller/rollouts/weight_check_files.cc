@@ -1,4 +1,4 @@
-#include "controller/rollouts/weight_reference.h"
+#include "controller/rollouts/weight_check_files.h"
 
 #include <utility>
 
@@ -8,32 +8,30 @@
 namespace tandem {
 namespace {
 
-class FullWeightReference final : public WeightReference {
+class FullCheckFiles final : public WeightCheckFiles {
  public:
-  explicit FullWeightReference(WeightReferenceOptions options) : options_(std::move(options)) {}
+  explicit FullCheckFiles(CheckFilesOptions options) : options_(std::move(options)) {}
 
-  std::string FindFiles(const std::string& checkpoint) const override {
+  std::string Find(const std::string& checkpoint) const override {
     if (checkpoint.empty()) return options_.model_dir;
     return options_.exact_export ? CheckpointIndex::HfExport(checkpoint) : "";
   }
   // The trainers read the directory as an HF checkpoint and report what it lacks.
-  absl::Status CheckFiles(const std::string& /*directory*/) const override {
-    return absl::OkStatus();
-  }
+  absl::Status Check(const std::string& /*directory*/) const override { return absl::OkStatus(); }
   std::string Describe(const std::string& directory) const override {
     return directory.empty() ? kTrainersOwnWeights : directory;
   }
 
  private:
-  const WeightReferenceOptions options_;
+  const CheckFilesOptions options_;
 };
 
-class AdapterWeightReference final : public WeightReference {
+class AdapterCheckFiles final : public WeightCheckFiles {
  public:
-  AdapterWeightReference(WeightReferenceOptions options, bool merged, std::string adapter_path)
+  AdapterCheckFiles(CheckFilesOptions options, bool merged, std::string adapter_path)
       : options_(std::move(options)), merged_(merged), adapter_path_(std::move(adapter_path)) {}
 
-  std::string FindFiles(const std::string& checkpoint) const override {
+  std::string Find(const std::string& checkpoint) const override {
     if (checkpoint.empty()) {
       if (!adapter_path_.empty()) return adapter_path_;
       // A new A is random and in no file. Merged, the zero B adds nothing to the model.
@@ -43,7 +41,7 @@ class AdapterWeightReference final : public WeightReference {
         merged_ && options_.exact_export ? CheckpointIndex::HfExport(checkpoint) : "";
     return exported.empty() ? checkpoint + "/" + kAdapterFolder : exported;
   }
-  absl::Status CheckFiles(const std::string& directory) const override {
+  absl::Status Check(const std::string& directory) const override {
     if (directory.empty()) return absl::OkStatus();
     return FindLoraCheckFiles(directory, merged_).status();
   }
@@ -54,22 +52,21 @@ class AdapterWeightReference final : public WeightReference {
   }
 
  private:
-  const WeightReferenceOptions options_;
+  const CheckFilesOptions options_;
   const bool merged_;
   const std::string adapter_path_;
 };
 
 }  // namespace
 
-std::unique_ptr<WeightReference> MakeFullWeightReference(WeightReferenceOptions options) {
-  return std::make_unique<FullWeightReference>(std::move(options));
+std::unique_ptr<WeightCheckFiles> MakeFullCheckFiles(CheckFilesOptions options) {
+  return std::make_unique<FullCheckFiles>(std::move(options));
 }
 
-std::unique_ptr<WeightReference> MakeAdapterWeightReference(WeightReferenceOptions options,
-                                                            bool merged,
-                                                            std::string adapter_path) {
-  return std::make_unique<AdapterWeightReference>(std::move(options), merged,
-                                                  std::move(adapter_path));
+std::unique_ptr<WeightCheckFiles> MakeAdapterCheckFiles(CheckFilesOptions options,
+                                                        bool merged,
+                                                        std::string adapter_path) {
+  return std::make_unique<AdapterCheckFiles>(std::move(options), merged, std::move(adapter_path));
 }
 
 }  // namespace tandem

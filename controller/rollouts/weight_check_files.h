@@ -9,26 +9,26 @@
 
 namespace tandem {
 
-// How a full run's reference describes the trainers' weights.
+// How a check of a full run describes the trainers' weights.
 inline constexpr char kTrainersOwnWeights[] = "the trainers";
 
 // Immutable; thread-safe.
-class WeightReference {
+class WeightCheckFiles {
  public:
-  virtual ~WeightReference() = default;
+  virtual ~WeightCheckFiles() = default;
 
   // The directory whose files the rollouts' weights equal when the trainers have loaded
   // `checkpoint` (empty: the start of the run). "": no file has these weights, and a check compares
   // with the trainers' own.
-  virtual std::string FindFiles(const std::string& checkpoint) const = 0;
+  virtual std::string Find(const std::string& checkpoint) const = 0;
   // Whether a check can compare with `directory`, which a user may have named. NotFound,
   // InvalidArgument: it has no files for that; the message names what is missing.
-  virtual absl::Status CheckFiles(const std::string& directory) const = 0;
+  virtual absl::Status Check(const std::string& directory) const = 0;
   // The files that a check with `directory` reads, in words; of "" the trainers' weights.
   virtual std::string Describe(const std::string& directory) const = 0;
 };
 
-struct WeightReferenceOptions {
+struct CheckFilesOptions {
   std::string model_dir;  // model.path
   // Whether a checkpoint's bf16 export holds the bits that rollouts serve, which it does not where
   // they compute in float32.
@@ -36,14 +36,14 @@ struct WeightReferenceOptions {
 };
 
 // All weights are trained: checks read HF checkpoints.
-std::unique_ptr<WeightReference> MakeFullWeightReference(WeightReferenceOptions options);
+std::unique_ptr<WeightCheckFiles> MakeFullCheckFiles(CheckFilesOptions options);
 
 // Adapters are trained, and `merged` into the weights that rollouts serve or sent in addition to
 // them. Training starts from the adapters in `adapter_path`; empty: from new ones, whose B is zero.
 // Checks read HF checkpoints (merged only), checkpoints with adapters, and adapter directories
 // (FindLoraCheckFiles).
-std::unique_ptr<WeightReference> MakeAdapterWeightReference(WeightReferenceOptions options,
-                                                            bool merged,
-                                                            std::string adapter_path);
+std::unique_ptr<WeightCheckFiles> MakeAdapterCheckFiles(CheckFilesOptions options,
+                                                        bool merged,
+                                                        std::string adapter_path);
 
 }  // namespace tandem

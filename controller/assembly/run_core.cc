@@ -1,0 +1,221 @@
+#include "controller/assembly/run_core.h"
+
+#include <atomic>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/device/device_memory.h"
+#include "common/net/protocol.h"
+#include "common/net/server.h"
+#include "common/process/cores.h"
+#include "common/process/service_notifier.h"
+#include "common/process/threads.h"
+#include "controller/api/cluster_service.h"
+#include "controller/api/tandem_service.h"
+#include "controller/assembly/run_assembly.h"
+#include "controller/assembly/run_options.h"
+#include "controller/assembly/run_outputs.h"
+#include "controller/assembly/run_plan.h"
+#include "controller/plan/memory_plan.h"
+#include "controller/plan/plan_input.h"
+#include "controller/run/hang_detector.h"
+#include "controller/workers/rollout_client.h"
+#include "controller/workers/trainer_client.h"
+#include "tandem/v1/config.pb.h"
+
+namespace tandem {
+namespace {
+
+v1::RegisterResponse MakeWelcome(const v1::Config& config, const Tokenizer& tokenizer) {
+  v1::RegisterResponse welcome;
+  *welcome.mutable_config() = config;
+  welcome.set_run_dir(config.cluster().run_dir());
+  welcome.set_vocab_limit(tokenizer.vocab_size());
+  welcome.set_tokenizer_digest(tokenizer.digest());
+  welcome.set_compute_threads(ComputeThreads(config));
+  for (const int32_t id : tokenizer.eos_token_ids()) welcome.add_stop_token_ids(id);
+  return welcome;
+}
+
+// The clients of a run's workers, with the deadlines and the TLS files of cluster.*.
+ClientFactory GrpcClients(const v1::Config& config) {
+  const absl::Duration timeout = absl::Seconds(config.cluster().rpc_timeout_seconds());
+  const RpcSecurity security = MakeRpcSecurity(config);
+  return {.trainer =
+              [timeout, security](const WorkerEntry& entry) {
+                return MakeGrpcTrainerClient(entry.announcement.address, entry.incarnation, timeout,
+                                             security);
+              },
+          .rollout =
+              [timeout, security](const WorkerEntry& entry) {
+                return MakeGrpcRolloutClient(entry.announcement.address, entry.incarnation, timeout,
+                                             security);
+              }};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SampleStore>> OpenSamples(const v1::Config& config) {
+  return SampleStore::Open(config.cluster().run_dir() + "/samples",
+                           config.trainer().sample_files_to_keep());
+}
+
+RunCore::RunCore(const AssemblyOptions& options,
+                 RunInputs inputs,
+                 TrainOptions train,
+                 RunStores stores,
+                 CheckPolicy check)
+    : config_(std::make_unique<v1::Config>(options.config)),
+      inputs_(std::move(inputs)),
+      stores_(std::move(stores)),
+      options_(std::move(train)),
+      run_id_(MakeRunId(*config_, RealClock().WallNow())),
+      control_(options_.total_steps, options.start),
+      probe_(MakeProbeOptions(*config_, inputs_.tokenizer->vocab_size())),
+      registry_(MakeRegistryOptions(*config_, inputs_.tokenizer->digest(), options.build),
+                RealClock()),
+      pool_(registry_,
+            GrpcClients(*config_),
+            static_cast<int>(config_->cluster().trainers()),
+            RealClock()),
+      console_({.terminal = isatty(STDOUT_FILENO) != 0}),
+      progress_({&console_}),
+      budget_(config_->cluster().max_restarts(),
+              absl::Seconds(config_->cluster().restart_window_seconds())),
+      placement_(std::make_unique<ColocatedPlacement>(pool_.pairs(), options_)),
+      weights_(pool_,
+               placement_->Routes(),
+               MakeWeightCheckFiles(*config_),
+               check,
+               MakeScrambleMode(config_->weight_sync())),
+      // Two decoding batches in flight keep a rollout busy while the next group is sent.
+      fleet_(pool_,
+             weights_,
+             budget_,
+             progress_,
+             {.max_in_flight_samples = 2 * config_->rollout().max_num_seqs(),
+              .vocab_limit = inputs_.tokenizer->vocab_size(),
+              .register_timeout = options_.register_timeout,
+              .interrupted = [this] { return control_.stop_now(); }}) {}
+
+RunCore::~RunCore() = default;
+
+StepContext RunCore::MakeContext(Tracker& tracker) {
+  return {.pool = pool_,
+          .weights = weights_,
+          .fleet = fleet_,
+          .budget = budget_,
+          .prompts = *inputs_.prompts,
+          .reward = *inputs_.reward,
+          .text = *inputs_.codec,
+          .samples = *stores_.samples,
+          .probe = probe_,
+          .store = *stores_.records,
+          .tracker = tracker,
+          .progress = progress_,
+          .checkpoints = stores_.checkpoints,
+          .clock = RealClock(),
+          .validation = inputs_.validation,
+          .interrupted = [this] { return control_.stop_now(); }};
+}
+
+void RunCore::TellStart(const ResumePoint& start) {
+  if (!start.note.empty()) {
+    LogInfo("{}", start.note);
+    progress_.OnMessage(start.note);
+  }
+  for (const std::string& warning : start.warnings) {
+    LogWarn("{}", warning);
+    progress_.OnMessage("warning: " + warning);
+  }
+}
+
+absl::Status RunCore::MakePlan(int64_t device_bytes) {
+  TANDEM_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanRun(inputs_.spec, *config_, device_bytes,
+                                                         options_.run_dir, progress_));
+  options_.sleep = ChooseSleepMode(plan);
+  memory_plan_ = MemoryPlanToJson(plan);
+  return absl::OkStatus();
+}
+
+absl::Status RunCore::PlanAhead() {
+  return PlansForGpu(*config_) ? absl::OkStatus() : MakePlan(CpuDeviceMemoryBytes(pool_.pairs()));
+}
+
+absl::Status RunCore::PlanForGpus(TandemService& api) {
+  TANDEM_ASSIGN_OR_RETURN(const int64_t bytes,
+                          AwaitGpuBytes(pool_, registry_, options_.register_timeout,
+                                        [this] { return control_.stop_now(); }));
+  TANDEM_RETURN_IF_ERROR(MakePlan(bytes));
+  api.SetMemoryPlan(memory_plan_);
+  return absl::OkStatus();
+}
+
+void RunCore::TellListening(const std::string& address) {
+  LogInfo("listening on {}, {} compute threads a worker", address, ComputeThreads(*config_));
+  if (const auto cores = std::ssize(AllowedCores()); ComputeThreads(*config_) > cores) {
+    progress_.OnMessage(
+        fmt::format("warning: cluster.compute_threads={} on {} cores: more threads than cores; 0 "
+                    "chooses a number",
+                    ComputeThreads(*config_), cores));
+  }
+}
+
+absl::Status RunCore::Serve(const StepContext& context,
+                            const RunPosition& position,
+                            const std::function<absl::Status()>& work) {
+  ClusterService cluster(registry_, *stores_.samples, probe_,
+                         MakeWelcome(ConfigForWorkers(*config_, options_), *inputs_.tokenizer));
+  TandemService api({.control = control_,
+                     .position = position,
+                     .run = context,
+                     .options = options_,
+                     .registry = registry_,
+                     .progress = progress_,
+                     .run_id = run_id_,
+                     .memory_plan = memory_plan_});
+  // A worker is lost after one heartbeat timeout, and killed after two.
+  TANDEM_ASSIGN_OR_RETURN(const std::string boot_id, ReadBootId());
+  HangDetector hangs(
+      {.run_dir = options_.run_dir,
+       .boot_id = boot_id,
+       .no_heartbeat_for = 2 * absl::Seconds(config_->cluster().heartbeat_timeout_seconds())},
+      registry_, RealClock());
+  // Nothing after the server's start returns early: API calls may wait for the end of the run, and
+  // workers for the order to stop.
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto server,
+      RpcServer::Start(config_->cluster().listen(), {&cluster, &api}, MakeRpcSecurity(*config_)));
+  TellListening(server->address());
+  std::atomic<bool> over = false;
+  ServiceNotifier notifier;
+  notifier.Ready();
+  NamedThread watch("loss-watch", [&] {
+    while (!over) {
+      pool_.CancelCallsToLost();
+      hangs.Poll();
+      notifier.KeepAlive();
+      RealClock().Sleep(absl::Milliseconds(200));
+    }
+  });
+  absl::Status status = PlansForGpu(*config_) ? PlanForGpus(api) : absl::OkStatus();
+  if (status.ok()) {
+    status = work();
+  } else {
+    control_.OnEnded(status);
+  }
+  over = true;
+  watch.Join();
+  cluster.StopWorkers();
+  pool_.ShutdownAll();
+  server->Shutdown(absl::Seconds(1));
+  return status;
+}
+
+}  // namespace tandem

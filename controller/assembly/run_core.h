@@ -1,0 +1,109 @@
+// What a training run and a weight check have in common: inputs, workers, weight sync, the services
+// that users and workers call, and messages to the user.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/config/config.h"
+#include "controller/assembly/run_inputs.h"
+#include "controller/report/console_progress.h"
+#include "controller/rollouts/parity_probe.h"
+#include "controller/rollouts/rollout_fleet.h"
+#include "controller/rollouts/weight_sync.h"
+#include "controller/run/placement.h"
+#include "controller/run/resume_point.h"
+#include "controller/run/run_control.h"
+#include "controller/step/step_context.h"
+#include "controller/step/train_options.h"
+#include "controller/store/checkpoint_index.h"
+#include "controller/store/progress.h"
+#include "controller/store/run_store.h"
+#include "controller/store/sample_store.h"
+#include "controller/store/trackers.h"
+#include "controller/workers/restart_budget.h"
+#include "controller/workers/worker_pool.h"
+#include "controller/workers/worker_registry.h"
+
+namespace tandem {
+
+class TandemService;
+struct AssemblyOptions;
+
+// Where a run keeps what it makes. Who opens them decides what the run may change on disk.
+struct RunStores {
+  std::unique_ptr<RunStore> records;
+  std::unique_ptr<SampleStore> samples;
+  CheckpointIndex checkpoints;
+};
+
+// Samples are passed through files in the run directory. Errors as SampleStore::Open.
+absl::StatusOr<std::unique_ptr<SampleStore>> OpenSamples(const v1::Config& config);
+
+// Order of calls: PlanAhead, MakeContext, Serve, once each.
+class RunCore {
+ public:
+  // `check`: which weight syncs are followed by a check.
+  RunCore(const AssemblyOptions& options,
+          RunInputs inputs,
+          TrainOptions train,
+          RunStores stores,
+          CheckPolicy check);
+  ~RunCore();
+
+  const v1::Config& config() const { return *config_; }
+  const TrainOptions& options() const { return options_; }
+  const WorkerRegistry& registry() const { return registry_; }
+  RunControl& control() { return control_; }
+  Placement& placement() { return *placement_; }
+  const std::string& run_id() const { return run_id_; }
+  // JSON; complete when Serve calls `work`.
+  const std::string& memory_plan() const { return memory_plan_; }
+
+  // Makes the memory plan where it does not depend on the workers' devices: on a CPU. Errors as
+  // PlanRun.
+  absl::Status PlanAhead();
+  // `tracker` and this object must outlive the result.
+  StepContext MakeContext(Tracker& tracker);
+  // Reports where the run begins, in the log and to the user.
+  void TellStart(const ResumePoint& start);
+
+  // Starts the services, runs `work`, then stops the workers and the services. On GPUs the memory
+  // is planned before `work`, from what the workers say. `position`: of the run between two steps,
+  // for users' calls. `work` calls RunControl::OnEnded. Errors of `work`, of the plan and of
+  // RpcServer::Start.
+  absl::Status Serve(const StepContext& context,
+                     const RunPosition& position,
+                     const std::function<absl::Status()>& work);
+
+ private:
+  // Makes the memory plan (PlanRun), which also decides how rollouts sleep.
+  absl::Status MakePlan(int64_t device_bytes);
+  // Waits for the workers to tell their GPUs, and plans.
+  absl::Status PlanForGpus(TandemService& api);
+  void TellListening(const std::string& address);
+
+  const std::unique_ptr<const v1::Config> config_;
+  const RunInputs inputs_;
+  RunStores stores_;
+  TrainOptions options_;
+  const std::string run_id_;
+  std::string memory_plan_;
+  RunControl control_;
+  ParityProbe probe_;
+  WorkerRegistry registry_;
+  WorkerPool pool_;
+  ConsoleProgress console_;
+  ProgressRelay progress_;
+  RestartBudget budget_;
+  const std::unique_ptr<Placement> placement_;
+  WeightSync weights_;
+  RolloutFleet fleet_;
+};
+
+}  // namespace tandem

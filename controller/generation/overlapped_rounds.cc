@@ -1,0 +1,64 @@
+#include "controller/generation/overlapped_rounds.h"
+
+#include <iterator>
+#include <utility>
+
+#include "controller/generation/round_facts.h"
+
+namespace tandem {
+
+OverlappedRounds::OverlappedRounds(const StepContext& context,
+                                   const TrainOptions& options,
+                                   std::unique_ptr<RoundRunner> runner)
+    : RoundGeneration(context, options, std::move(runner)),
+      limit_(options.partial.train_batch_size, options.partial.max_staleness) {}
+
+absl::Status OverlappedRounds::Generate(StepBatch& batch, int64_t missing) {
+  // The last step has the metrics as well, though nothing is generated in its background.
+  CountBackground(0, 0, batch.facts);
+  return RoundGeneration::Generate(batch, missing);
+}
+
+int64_t OverlappedRounds::MayAdmit() const { return limit_.MayAdmit(buffer().Counts().groups, 0); }
+
+int64_t OverlappedRounds::DueVersion(const StepBatch& batch) const {
+  return limit_.DueVersion(batch.version, runner().options().updates_per_step);
+}
+
+void OverlappedRounds::StartBackground(const StepBatch& batch) {
+  if (batch.is_last) return;
+  const StepContext& run = context();
+  background_ = std::make_unique<BackgroundGeneration>(
+      BackgroundGenerationParts{.runner = runner(),
+                                .limit = limit_,
+                                .draw = draw(),
+                                .replicas = run.fleet.Present(batch.version),
+                                .max_in_flight_samples = run.fleet.max_in_flight_samples(),
+                                .vocab_limit = run.fleet.vocab_limit(),
+                                .interrupted = run.interrupted},
+      batch.step, rounds(), batch.version);
+}
+
+absl::Status OverlappedRounds::StopBackground(StepBatch& batch) {
+  if (background_ == nullptr) return absl::OkStatus();
+  // Waiting for samples that may not be interrupted counts as generation time.
+  batch.phases.Begin("generate");
+  const absl::Status status = background_->End();
+  int64_t tokens = 0;
+  for (RoundCounts round : background_->rounds()) {
+    // Kept out of the step's generated tokens, whose rate is per second of the generation phase.
+    tokens += std::exchange(round.generated_tokens, 0);
+    CountRound(0, round, batch.facts);
+  }
+  CountBackground(std::ssize(background_->rounds()), tokens, batch.facts);
+  background_.reset();
+  ReportNotices();
+  return status;
+}
+
+void OverlappedRounds::RollBackStep() {
+  background_.reset();
+  RoundGeneration::RollBackStep();
+}
+
+}  // namespace tandem

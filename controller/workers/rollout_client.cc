@@ -1,0 +1,186 @@
+#include "controller/workers/rollout_client.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <grpcpp/grpcpp.h>
+
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/net/call_deadline.h"
+#include "common/net/call_tracker.h"
+#include "common/net/channel.h"
+#include "common/net/grpc_status.h"
+#include "common/net/worker_codec.h"
+#include "tandem/v1/rollout.grpc.pb.h"
+
+namespace tandem {
+namespace {
+
+constexpr absl::Duration kShort = absl::Seconds(10);
+
+// Reads one Generate stream and deletes itself at its end.
+class GenerateReader : public grpc::ClientReadReactor<v1::GenerateEvent> {
+ public:
+  GenerateReader(std::shared_ptr<CallTracker> calls,
+                 std::function<void(Sample)> on_sample,
+                 std::function<void(absl::Status)> on_done)
+      : calls_(std::move(calls)), on_sample_(std::move(on_sample)), on_done_(std::move(on_done)) {}
+
+  void Start(v1::RolloutService::Stub* stub, v1::GenerateRequest request, absl::Duration timeout) {
+    request_ = std::move(request);
+    silence_.emplace(context_, timeout);
+    calls_->Add(&context_);
+    stub->async()->Generate(&context_, &request_, this);
+    StartRead(&event_);
+    StartCall();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    silence_->Renew();
+    if (event_.has_finished()) on_sample_(FromProto(event_.finished()));
+    StartRead(&event_);
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    calls_->Remove(&context_);
+    on_done_(FromGrpcStatus(silence_->Explain(status)));
+    delete this;
+  }
+
+ private:
+  const std::shared_ptr<CallTracker> calls_;
+  const std::function<void(Sample)> on_sample_;
+  const std::function<void(absl::Status)> on_done_;
+  grpc::ClientContext context_;
+  std::optional<CallDeadline> silence_;  // the longest time between two events
+  v1::GenerateRequest request_;
+  v1::GenerateEvent event_;
+};
+
+class GrpcRolloutClient : public RolloutClient {
+ public:
+  GrpcRolloutClient(std::string address,
+                    int64_t incarnation,
+                    absl::Duration timeout,
+                    const std::shared_ptr<grpc::Channel>& channel)
+      : address_(std::move(address)),
+        incarnation_(incarnation),
+        timeout_(timeout),
+        stub_(v1::RolloutService::NewStub(channel)) {}
+
+  void Generate(const GroupRequest& request,
+                std::function<void(Sample)> on_sample,
+                std::function<void(absl::Status)> on_done) override {
+    v1::GenerateRequest proto;
+    proto.set_incarnation(incarnation_);
+    proto.set_request_id(request.request_id);
+    proto.set_version(request.version);
+    proto.mutable_prompt()->Add(request.prompt.begin(), request.prompt.end());
+    proto.mutable_sample_ids()->Add(request.sample_ids.begin(), request.sample_ids.end());
+    *proto.mutable_params() = ToProto(request.params);
+    proto.set_group(request.group);
+    proto.set_step(LogStep());
+    proto.set_log_probs(request.log_probs);
+    for (const Continuation& continuation : request.continued) {
+      *proto.add_continued() = ToProto(continuation);
+    }
+    auto* reader = new GenerateReader(calls_, std::move(on_sample), std::move(on_done));
+    reader->Start(stub_.get(), std::move(proto), timeout_);
+  }
+
+  absl::Status Abort(const std::vector<std::string>& request_ids) override {
+    v1::AbortRequest request;
+    request.set_incarnation(incarnation_);
+    for (const std::string& id : request_ids) request.add_request_ids(id);
+    v1::AbortResponse response;
+    return calls_->Run(kShort, [&](auto* c) { return stub_->Abort(c, request, &response); });
+  }
+
+  absl::StatusOr<SleepReports> Sleep(SleepMode mode) override {
+    v1::SleepRequest request;
+    request.set_incarnation(incarnation_);
+    request.set_step(LogStep());
+    request.set_level(mode == SleepMode::kLevel2 ? 2 : 1);
+    request.set_drain_only(mode == SleepMode::kDrainOnly);
+    v1::SleepResponse response;
+    TANDEM_RETURN_IF_ERROR(
+        calls_->Run(timeout_, [&](auto* c) { return stub_->Sleep(c, request, &response); }));
+    return SleepReports{FromProto(response.generate()), FromProto(response.report())};
+  }
+
+  absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>& tags) override {
+    v1::WakeRequest request;
+    request.set_incarnation(incarnation_);
+    request.set_step(LogStep());
+    for (const std::string& tag : tags) request.add_tags(tag);
+    v1::WakeResponse response;
+    TANDEM_RETURN_IF_ERROR(
+        calls_->Run(timeout_, [&](auto* c) { return stub_->Wake(c, request, &response); }));
+    return FromProto(response.report());
+  }
+
+  absl::StatusOr<PhaseReport> VerifyWeights(int64_t version) override {
+    v1::VerifyWeightsRequest request;
+    request.set_incarnation(incarnation_);
+    request.set_version(version);
+    request.set_step(LogStep());
+    v1::VerifyWeightsResponse response;
+    TANDEM_RETURN_IF_ERROR(calls_->Run(
+        timeout_, [&](auto* c) { return stub_->VerifyWeights(c, request, &response); }));
+    return FromProto(response.report());
+  }
+
+  absl::StatusOr<int64_t> PrefilledTokens() override {
+    const v1::RolloutStatusRequest request;
+    v1::RolloutStatusResponse response;
+    TANDEM_RETURN_IF_ERROR(
+        calls_->Run(kShort, [&](auto* c) { return stub_->GetStatus(c, request, &response); }));
+    return response.prefill_tokens();
+  }
+
+  absl::Status AbortUpdate(const std::string& reason) override {
+    v1::AbortUpdateRequest request;
+    request.set_incarnation(incarnation_);
+    request.set_version(-1);
+    request.set_reason(reason);
+    v1::AbortUpdateResponse response;
+    return calls_->Run(timeout_,
+                       [&](auto* c) { return stub_->AbortUpdate(c, request, &response); });
+  }
+
+  absl::Status Shutdown() override {
+    v1::RolloutShutdownResponse response;
+    return calls_->Run(kShort, [&](auto* c) { return stub_->Shutdown(c, {}, &response); });
+  }
+
+  void CancelAll() override { calls_->CancelAll(); }
+  std::string address() const override { return address_; }
+  int64_t incarnation() const override { return incarnation_; }
+
+ private:
+  const std::string address_;
+  const int64_t incarnation_;
+  const absl::Duration timeout_;
+  const std::unique_ptr<v1::RolloutService::Stub> stub_;
+  // Shared with the readers, which may outlive this client.
+  const std::shared_ptr<CallTracker> calls_ = std::make_shared<CallTracker>();
+};
+}  // namespace
+
+absl::Status RolloutClient::Unimplemented(const char* call) {
+  return MakeStatus(absl::StatusCode::kUnimplemented,
+                    "this client of a rollout does not implement the call {}", call);
+}
+
+absl::StatusOr<std::shared_ptr<RolloutClient>> MakeGrpcRolloutClient(const std::string& address,
+                                                                     int64_t incarnation,
+                                                                     absl::Duration timeout,
+                                                                     const RpcSecurity& security) {
+  TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(address, security));
+  return std::make_shared<GrpcRolloutClient>(address, incarnation, timeout, channel);
+}
+
+}  // namespace tandem
