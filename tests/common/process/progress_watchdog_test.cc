@@ -3,12 +3,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <future>
 #include <iterator>
 #include <string>
 
 #include <catch2/catch.hpp>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,8 +61,14 @@ TEST_CASE("Steps name what the engine is at, also after an inner step has ended"
 TEST_CASE("The stacks of all threads have their names and frames", "[progress]") {
   const testing::TempDir dir;
   const std::string path = dir.path() / "stacks";
-  std::promise<void> end;
-  NamedThread stuck("stuck engine", [&] { end.get_future().wait(); });
+  int end[2];
+  REQUIRE(pipe(end) == 0);
+  NamedThread stuck("stuck engine", [&] {
+    // poll, as ThreadSanitizer lets signals through while a thread is in it.
+    pollfd closed{.fd = end[0], .events = POLLIN};
+    while (poll(&closed, 1, -1) <= 0) {
+    }
+  });
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   // The thread gets its name first thing.
   while (FileText(path).find("stuck engine") == std::string::npos) {
@@ -71,8 +77,9 @@ TEST_CASE("The stacks of all threads have their names and frames", "[progress]")
     WriteThreadStacks(fd);
   }
   close(fd);
-  end.set_value();
+  close(end[1]);
   stuck.Join();
+  close(end[0]);
   const std::string text = FileText(path);
   const std::string own = text.substr(text.find("stuck engine"));
   INFO(text);
