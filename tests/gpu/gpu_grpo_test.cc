@@ -88,6 +88,10 @@ RigOptions GpuRun() {
                                          {"data.max_response_length", "16"},
                                          {"data.add_default_system_prompt", "false"},
                                          {"rollout.n", "8"},
+                                         // Half of all texts, whatever a random model says.
+                                         {"reward.terms",
+                                          "[{name: format, weight: 1, args: {pattern: "
+                                          "'^(?:..)*$'}}]"},
                                          {"rollout.max_num_seqs", "64"},
                                          {"rollout.max_num_batched_tokens", "2048"},
                                          {"actor.ppo_max_token_len_per_gpu", "4096"},
@@ -184,6 +188,14 @@ Run Launch(const RigOptions& options, const char* way, const char* refused = nul
   return run;
 }
 
+std::string MetricsText(const Outcome& outcome) {
+  std::string text;
+  for (const auto& [step, metrics] : outcome.metrics) {
+    text += fmt::format("step {}: {}\n", step, metrics.dump());
+  }
+  return text;
+}
+
 // One pair that sleeps at level 2; made once.
 const Run& OnePair() {
   static const Run run = Launch(GpuRun(), kDirect);
@@ -219,6 +231,7 @@ TEST_CASE(
   options.config["actor.optim.lr"] = "0.001";
   options.config["actor.use_kl_loss"] = "true";
   const Run run = Launch(options, kSlots);
+  INFO(MetricsText(run.outcome));
   // B begins at zero.
   REQUIRE(run.outcome.metrics.at(1).at("actor/kl_loss").get<double>() == 0.0);
   REQUIRE(run.outcome.metrics.at(kSteps).at("actor/kl_loss").get<double>() > 0.0);
@@ -253,6 +266,7 @@ TEST_CASE("adapters beside the base cross alone after sleep of level 1, and stay
   for (size_t version = 1; version < run.sent.size(); ++version) {
     REQUIRE(run.sent[version] < run.sent[0] / 2);
   }
+  INFO(MetricsText(run.outcome));
   // The reference is the base: what was trained has left it.
   REQUIRE(run.outcome.metrics.at(1).at("actor/kl_loss").get<double>() == 0.0);
   REQUIRE(run.outcome.metrics.at(kSteps).at("actor/kl_loss").get<double>() > 0.0);

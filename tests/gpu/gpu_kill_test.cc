@@ -7,6 +7,7 @@
 #include "tests/common/weights/ordered_client.h"
 #include "tests/common/weights/pair_processes.h"
 #include "tests/gpu/gpu.h"
+#include "tests/support/patience.h"
 
 namespace tandem {
 namespace {
@@ -79,11 +80,12 @@ TEST_CASE("a trainer outlives a rollout whose GPU never reads what it answered f
   Pair pair("small", "ipc");
   if (kept) pair.keep_bytes = int64_t{1} << 40;
   const auto weights = pair.Weights(3, direct);
+  int64_t used = 0;  // with a rollout: a GPU counts what all processes hold
   {
     const auto rollout = pair.StartRollout();
     REQUIRE(pair.Publish(1, *weights, kKilledSlotBytes).ok());
+    used = pair.device->UsedBytes();
   }
-  const int64_t used = pair.device->UsedBytes();
   for (const int at : {0, 1, 3}) {
     INFO((direct ? "direct" : "slots") << (kept ? ", kept" : "") << ", bucket " << at);
     const auto rollout = pair.StartRollout("occupy", at);
@@ -101,7 +103,10 @@ TEST_CASE("a trainer outlives a rollout whose GPU never reads what it answered f
     INFO(healed.status().ToString());
     REQUIRE(healed.ok());
     REQUIRE(pair.Check(*weights).ok());
-    REQUIRE(pair.device->UsedBytes() <= used + pair.device->SlackBytes());
+    // A driver may give back what a killed process held a little after its end.
+    testing::WaitUntil("the device's memory to be given back", [&] {
+      return pair.device->UsedBytes() <= used + pair.device->SlackBytes();
+    });
   }
 }
 

@@ -2,11 +2,30 @@
 // emulator's log.
 #define CATCH_CONFIG_RUNNER
 #include <cstdio>
+#include <cstdlib>
 
 #include <catch2/catch.hpp>
 
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/kernels/pinned_heap.h"
+
+namespace {
+
+// Ends the program where a test has left a device on which nothing runs any more: every test
+// after it would fail, and none would say why.
+struct DeviceWatch : Catch::TestEventListenerBase {
+  using TestEventListenerBase::TestEventListenerBase;
+  void testCaseEnded(const Catch::TestCaseStats& stats) override {
+    const std::string error = tandem::testing::DeviceError();
+    if (error.empty()) return;
+    std::printf("the device was lost in \"%s\": %s\n", stats.testInfo.name.c_str(), error.c_str());
+    std::fflush(stdout);
+    std::_Exit(1);
+  }
+};
+CATCH_REGISTER_LISTENER(DeviceWatch)
+
+}  // namespace
 
 int main(int argc, char** argv) {
   // Before the driver is asked for anything: it reads its variables when it starts.
@@ -22,5 +41,5 @@ int main(int argc, char** argv) {
   if (session.configData().testsOrTags.empty()) {
     session.configData().testsOrTags = {"~[emulator]"};
   }
-  return session.run();
+  return tandem::testing::RunOnPinnedStack([&session] { return session.run(); });
 }

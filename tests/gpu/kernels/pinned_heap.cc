@@ -11,12 +11,14 @@
 #include <new>
 
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 
 namespace {
 
 // One pinned allocation, cut into blocks of powers of two: a header of 64 bytes, then the user's.
 // Freed blocks are used again for their size, never joined: tests take the same sizes again.
 constexpr size_t kArenaBytes = size_t{1} << 30;
+constexpr size_t kStackBytes = size_t{64} << 20;
 constexpr size_t kHeader = 64;
 constexpr int kClasses = 40;
 
@@ -88,15 +90,52 @@ void operator delete(void* pointer, size_t, std::align_val_t) noexcept { Release
 
 namespace tandem::testing {
 
-void UsePinnedHeap() {
+namespace {
+
+void* PinnedMemory(size_t bytes) {
   void* memory = nullptr;
   const cudaError_t error =
-      cudaHostAlloc(&memory, kArenaBytes, cudaHostAllocMapped | cudaHostAllocPortable);
+      cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable);
   if (error != cudaSuccess) {
     std::fprintf(stderr, "no pinned memory: %s\n", cudaGetErrorString(error));
     std::abort();
   }
-  heap.begin = static_cast<std::byte*>(memory);
+  return memory;
+}
+
+struct Call {
+  const std::function<int()>& run;
+  int result = 0;
+};
+
+void* RunCall(void* call) {
+  auto* const here = static_cast<Call*>(call);
+  here->result = here->run();
+  return nullptr;
+}
+
+}  // namespace
+
+void UsePinnedHeap() { heap.begin = static_cast<std::byte*>(PinnedMemory(kArenaBytes)); }
+
+int RunOnPinnedStack(const std::function<int()>& run) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_t thread;
+  Call call{run};
+  if (pthread_attr_setstack(&attributes, PinnedMemory(kStackBytes), kStackBytes) != 0 ||
+      pthread_create(&thread, &attributes, RunCall, &call) != 0) {
+    std::fprintf(stderr, "no thread with a pinned stack\n");
+    std::abort();
+  }
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  return call.result;
+}
+
+std::string DeviceError() {
+  const cudaError_t error = cudaDeviceSynchronize();
+  return error == cudaSuccess ? "" : cudaGetErrorString(error);
 }
 
 }  // namespace tandem::testing

@@ -2,6 +2,9 @@
 
 namespace tandem::testing {
 
-void UsePinnedHeap() {}  // the emulator computes in host memory
+// The emulator computes in host memory.
+void UsePinnedHeap() {}
+int RunOnPinnedStack(const std::function<int()>& run) { return run(); }
+std::string DeviceError() { return ""; }
 
 }  // namespace tandem::testing

@@ -174,6 +174,8 @@ __device__ __forceinline__ void Store(const BackwardArgs& args,
                                       const WarpRows<kDim>& rows,
                                       const Buffers<kDim>& buffers) {
   const int lane = LaneId(), first = WarpId() * kWarpQueries;
+  // Other lanes of the warp have read the queries that are overwritten here.
+  SyncWarp();
   TANDEM_UNROLL
   for (int r = 0; r < 2; ++r) {
     const int query = first + lane / 4 + r * 8;
