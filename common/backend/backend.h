@@ -66,7 +66,7 @@ struct BackendOptions {
 // the beginning of main, before other threads exist.
 void PinDeviceLibraries();
 
-// auto means the CPU until a GPU has run this (docs/guides/gpus.md). cuda: FailedPrecondition says
+// auto means the CPU. cuda: FailedPrecondition says
 // why no GPU can be used; InvalidArgument: `place` names no device.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
 

@@ -14,13 +14,13 @@
 
 namespace tandem {
 
-// What the driver takes of the device for a process that uses it, kernels included. The figure is
-// not measured here: others report 300 to 620 MiB on GPUs of the size of an H100, and less on small
-// ones. `gpu_bench context` measures it.
-inline constexpr int64_t kCudaContextBytes = int64_t{512} << 20;
-// What a recorded step takes of the device for each of its kernels. The figure is not measured
-// here: about 64 KiB were reported for an older driver; newer ones may take less.
-inline constexpr int64_t kCudaGraphNodeBytes = int64_t{64} << 10;
+// What the driver takes of the device for a process that uses it, kernels included. `gpu_bench
+// context` measures it: 527 MiB on an H200 with driver 580. Others report 300 to 620 MiB on GPUs of
+// that size, and less on small ones.
+inline constexpr int64_t kCudaContextBytes = int64_t{544} << 20;
+// What a recorded step takes of the device for each of its kernels. `gpu_bench context` measures
+// it: 2 KiB on an H200 with driver 580.
+inline constexpr int64_t kCudaGraphNodeBytes = int64_t{4} << 10;
 // Memory of NCCL's channels in a group of ranks with a GPU each. The figure is not measured here:
 // it grows with the ranks and their links, up to about this much within one host.
 inline constexpr int64_t kNcclBytes = int64_t{512} << 20;

@@ -13,7 +13,7 @@ namespace tandem {
 int ComputeThreads(const v1::Config& config);
 
 // Whether the device of a pair is a GPU. trainer.device=auto means the CPU, with a plan for the
-// host's memory, until a GPU has run the checks (docs/guides/gpus.md).
+// host's memory.
 bool PlansForGpu(const v1::Config& config);
 
 // `device_bytes`: memory of the device of one pair.

@@ -99,7 +99,7 @@ std::string Estimates(const MemoryPlan& plan) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", FormatBytes(bytes), part);
   }
   if (text.empty()) return "";
-  return "driver: " + text + ": estimates that no GPU has confirmed, counted in no ledger\n";
+  return "driver: " + text + ": estimates, counted in no ledger\n";
 }
 
 // The planned and measured bytes of one phase by tag.

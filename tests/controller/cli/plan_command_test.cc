@@ -104,7 +104,7 @@ TEST_CASE("A plan for a GPU has lines for scratch, the driver and libraries", "[
   INFO(out.str());
   for (const char* part : {"start", "workspace: head", "workspace: attention", "workspace: uploads",
                            "driver: context", "driver: graphs", "driver: NCCL",
-                           "estimates that no GPU has confirmed", "of reference in host memory"}) {
+                           "estimates, counted in no ledger", "of reference in host memory"}) {
     REQUIRE(out.str().find(part) != std::string::npos);
   }
   REQUIRE(out.str().find("in file") == std::string::npos);
