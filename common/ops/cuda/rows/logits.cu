@@ -37,6 +37,24 @@ struct SumsCall {
   float* target_logits;
 };
 
+// A lane's logits of the `n` of a chunk, -inf for missing ones. A whole chunk is read without
+// comparisons, at offsets known to the compiler: all loads are then on their way at once.
+__device__ __forceinline__ void LoadLogits(float (&x)[kHeld],
+                                           const float* logits,
+                                           int lane,
+                                           int n) {
+  const float* const first = logits + lane;
+  if (n == kChunk) {
+    TANDEM_UNROLL
+    for (int i = 0; i < kHeld; ++i) x[i] = first[i * kLanes];
+    return;
+  }
+  TANDEM_UNROLL
+  for (int i = 0; i < kHeld; ++i) {
+    x[i] = lane + i * kLanes < n ? first[i * kLanes] : -BitsToFloat(0x7f800000u);
+  }
+}
+
 __global__ void __launch_bounds__(kThreads) ChunkSums(SumsCall call) {
   const float kInfinity = BitsToFloat(0x7f800000u);
   const int64_t row = blockIdx.x;
@@ -52,22 +70,24 @@ __global__ void __launch_bounds__(kThreads) ChunkSums(SumsCall call) {
   const ScoredRow scored = call.rows[row];
 
   float x[kHeld];
+  LoadLogits(x, logits, lane, n);
   float max = -kInfinity;
   TANDEM_UNROLL
   for (int i = 0; i < kHeld; ++i) {
-    const int id = lane + i * kLanes;
-    x[i] = id < n ? logits[id] * scored.inverse_temperature : -kInfinity;
+    x[i] *= scored.inverse_temperature;
     max = Larger(max, x[i]);
   }
   max = MaxLanes(max);
   float sum = 0, weighted = 0;
   TANDEM_UNROLL
   for (int i = 0; i < kHeld; ++i) {
-    const float shifted = x[i] - max;
+    // A masked or missing logit is -inf, also where all of its chunk are.
+    const bool none = x[i] == -kInfinity;
+    const float shifted = none ? -kInfinity : x[i] - max;
     const float e = ExpOfNegative(shifted);
     sum += e;
-    // -inf times the zero weight of a missing id would be NaN.
-    weighted = fmaf(e, lane + i * kLanes < n ? shifted : 0.0f, weighted);
+    // -inf times the zero weight of a masked or missing id would be NaN.
+    weighted = fmaf(e, none ? 0.0f : shifted, weighted);
   }
   sum = SumLanes(sum);
   weighted = SumLanes(weighted);

@@ -47,6 +47,27 @@ __device__ Choice ChunkAt(const LogitSums* sums, int chunks, float max, float ta
   return choice;
 }
 
+// The index at which the sum of `before` and the chunk's weights, added one by one, passes
+// `target`. If rounding leaves the sum below the target, it is the last one with a weight.
+__device__ int DrawnIndex(const float* weights, int n, float before, float target) {
+  constexpr int kRead = 16;  // weights that are read together
+  int index = 0;
+  bool passed = false;
+  for (int first = 0; first < n && !passed; first += kRead) {
+    float read[kRead];
+    TANDEM_UNROLL
+    for (int i = 0; i < kRead; ++i) read[i] = first + i < n ? weights[first + i] : 0.0f;
+    TANDEM_UNROLL
+    for (int i = 0; i < kRead; ++i) {
+      if (passed || read[i] == 0.0f) continue;
+      index = first + i;
+      before += read[i];
+      passed = before > target;
+    }
+  }
+  return index;
+}
+
 __global__ void __launch_bounds__(kThreads) PlainDraw(const float* all_logits,
                                                       int64_t stride,
                                                       int vocab_limit,
@@ -85,14 +106,7 @@ __global__ void __launch_bounds__(kThreads) PlainDraw(const float* all_logits,
       if (weights[i] > weights[index]) index = i;
     }
   } else {
-    // If rounding leaves the sum below the target, the last possible token is chosen.
-    float before = chosen.before;
-    for (int i = 0; i < n; ++i) {
-      if (weights[i] == 0.0f) continue;
-      index = i;
-      before += weights[i];
-      if (before > target) break;
-    }
+    index = DrawnIndex(weights, n, chosen.before, target);
   }
   out[at] = {first_id + index,
              (logits[index] * row.inverse_temperature - stats.max) - stats.log_sum, stats.entropy};
