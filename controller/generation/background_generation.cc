@@ -4,7 +4,6 @@
 
 #include "common/base/log.h"
 #include "common/base/status.h"
-#include "common/types/response_tokens.h"
 
 namespace tandem {
 
@@ -53,10 +52,7 @@ absl::StatusOr<bool> BackgroundGeneration::RunRound() {
                                 .vocab_limit = parts_.vocab_limit,
                                 .interrupted = parts_.interrupted,
                                 .end_round = [&] { return runner.RoundIsOver(stop_); }});
-  const auto take = [&](const Sample& sample) -> absl::Status {
-    TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
-    return runner.Put(sample);
-  };
+  const auto take = [&](const Sample& sample) { return runner.Put(sample); };
   TANDEM_ASSIGN_OR_RETURN(const DispatchResult result,
                           dispatcher.Dispatch(std::move(groups), parts_.replicas, take));
   TANDEM_RETURN_IF_ERROR(result.abandoned);

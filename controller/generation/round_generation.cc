@@ -6,7 +6,6 @@
 
 #include "common/base/log.h"
 #include "common/base/status.h"
-#include "common/types/response_tokens.h"
 #include "controller/generation/round_facts.h"
 #include "controller/workers/rollout_calls.h"
 
@@ -76,7 +75,6 @@ absl::Status RoundGeneration::Dispatch(StepBatch& batch, std::vector<GroupReques
   int64_t total = 0, done = 0;
   for (const GroupRequest& group : groups) total += std::ssize(group.sample_ids);
   const auto take = [&](Sample sample) -> absl::Status {
-    TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
     context_.progress.OnPhaseProgress(batch.step, ++done, total);
     if (ParityProbe::Owns(sample)) return context_.probe.Put(std::move(sample));
     batch.tail.Arrived(sample);

@@ -8,7 +8,6 @@
 
 #include "common/base/log.h"
 #include "common/base/status.h"
-#include "common/types/response_tokens.h"
 #include "controller/step/phase_recorder.h"
 #include "controller/workers/rollout_calls.h"
 
@@ -46,10 +45,7 @@ absl::Status ColocatedPlacement::BeforeTraining(const StepContext& context,
   if (rollouts_busy) return absl::OkStatus();
   batch.phases.Begin("sleep");
   std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(pairs_));
-  const auto put = [&context](Sample sample) -> absl::Status {
-    TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
-    return context.probe.Put(std::move(sample));
-  };
+  const auto put = [&context](Sample sample) { return context.probe.Put(std::move(sample)); };
   const auto again = [&context](int rank) { return context.probe.Reissue(rank); };
   const auto probe = [&](const std::vector<int>& ranks) {
     std::vector<GroupRequest> groups;
