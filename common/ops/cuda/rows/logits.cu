@@ -63,11 +63,12 @@ __global__ void __launch_bounds__(kThreads) ChunkSums(SumsCall call) {
   float sum = 0, weighted = 0;
   TANDEM_UNROLL
   for (int i = 0; i < kHeld; ++i) {
-    const float shifted = x[i] - max;
+    // A masked logit is -inf, also where all of its chunk are.
+    const float shifted = x[i] == -kInfinity ? -kInfinity : x[i] - max;
     const float e = ExpOfNegative(shifted);
     sum += e;
-    // -inf times the zero weight of a missing id would be NaN.
-    weighted = fmaf(e, lane + i * kLanes < n ? shifted : 0.0f, weighted);
+    // -inf times the zero weight of a masked or missing id would be NaN.
+    weighted = fmaf(e, lane + i * kLanes < n && shifted != -kInfinity ? shifted : 0.0f, weighted);
   }
   sum = SumLanes(sum);
   weighted = SumLanes(weighted);
