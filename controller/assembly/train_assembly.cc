@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "controller/assembly/carried_groups.h"
 #include "controller/assembly/run_assembly.h"
+#include "controller/assembly/input_digests.h"
 #include "controller/assembly/run_core.h"
 #include "controller/assembly/run_inputs.h"
 #include "controller/assembly/run_options.h"
@@ -130,6 +131,7 @@ absl::StatusOr<std::unique_ptr<Assembly>> MakeTrainAssembly(const AssemblyOption
       ResumePoint start,
       ChooseResumePoint(config, MakeResumeOptions(config, train, inputs, options.launch_id),
                         checkpoints));
+  TANDEM_ASSIGN_OR_RETURN(train.inputs, PinInputs(config, inputs, RememberDigests::kYes));
   std::unique_ptr<RoundRunner> round_runner;
   if (train.partial.enabled) {
     TANDEM_ASSIGN_OR_RETURN(round_runner, OpenRoundRunner(config, train, inputs, start));

@@ -91,7 +91,8 @@ absl::StatusOr<std::string> Checkpointer::Commit(const std::string& directory) {
        .kl_coef = options.kl_control.adaptive ? std::optional(position.kl_coef) : std::nullopt,
        .skipped_in_a_row = position.skipped_in_a_row,
        .planned_steps = parts_.length.planned_steps(),
-       .config_yaml = options.config_yaml});
+       .config_yaml = options.config_yaml,
+       .inputs = options.inputs});
 }
 
 void Checkpointer::ForgetBeforeOldest() {

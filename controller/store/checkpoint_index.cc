@@ -73,6 +73,28 @@ absl::StatusOr<std::map<std::string, int64_t>> ListFiles(const std::string& path
 
 Json StateJson(const ControllerState& state) {
   Json json;
+Json InputsJson(const std::vector<PinnedInput>& inputs) {
+  Json json = Json::array();
+  for (const PinnedInput& input : inputs) {
+    json.push_back({{"key", input.key},
+                    {"path", input.path},
+                    {"bytes", input.bytes},
+                    {"digest", input.digest}});
+  }
+  return json;
+}
+
+std::vector<PinnedInput> InputsFromJson(const Json& json) {
+  std::vector<PinnedInput> inputs;
+  for (const Json& input : json) {
+    inputs.push_back({.key = input.at("key").get<std::string>(),
+                      .path = input.at("path").get<std::string>(),
+                      .bytes = input.at("bytes").get<int64_t>(),
+                      .digest = input.at("digest").get<std::string>()});
+  }
+  return inputs;
+}
+
   json["format"] = kFormat;
   json["step"] = state.step;
   json["version"] = state.version;
@@ -85,6 +107,7 @@ Json StateJson(const ControllerState& state) {
   if (state.planned_steps > 0) json["planned_steps"] = state.planned_steps;
   json["files"] = state.files;
   json["config"] = state.config_yaml;
+  if (!state.inputs.empty()) json["inputs"] = InputsJson(state.inputs);
   return json;
 }
 
@@ -109,6 +132,7 @@ absl::StatusOr<ControllerState> FromJson(const std::string& path, const std::str
   state.planned_steps = json.value("planned_steps", int64_t{0});
   state.files = json.at("files").get<std::map<std::string, int64_t>>();
   state.config_yaml = json.at("config").get<std::string>();
+  if (json.contains("inputs")) state.inputs = InputsFromJson(json.at("inputs"));
   return state;
 } catch (const nlohmann::json::exception& e) {
   return MakeStatus(absl::StatusCode::kDataLoss, "{} is damaged: {}", path, e.what());
