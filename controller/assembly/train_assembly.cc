@@ -95,7 +95,9 @@ absl::Status TrainAssembly::TrainAndRecord(TrainLoop& loop, const StepContext& c
                                               .kernel_sets = registry.kernel_sets()});
   if (completed && reported.ok()) {
     // Written last, so that after a kill before it the next start completes the run.
-    status = context.checkpoints.MarkFinished(loop.position().finished_steps);
+    status = context.disk.Until(
+        {.what = "the mark of a finished run", .folder = context.checkpoints.dir()},
+        [&] { return context.checkpoints.MarkFinished(loop.position().finished_steps); });
   }
   return status;
 }
