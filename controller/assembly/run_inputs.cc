@@ -1,7 +1,6 @@
 #include "controller/assembly/run_inputs.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -12,7 +11,6 @@
 #include "controller/data/run_data.h"
 #include "controller/partial_rollout/partial_options.h"
 #include "controller/plan/lora_checks.h"
-#include "controller/reward/check_reward.h"
 #include "controller/reward/composite_reward.h"
 #include "tandem/v1/config.pb.h"
 
@@ -59,9 +57,6 @@ absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
   LogInfo("{} training prompts of {} rows ({} too long, {} cut)", train.prompts.size(), train.rows,
           train.filtered, train.truncated);
   const int64_t filtered = train.filtered;
-  std::set<std::string> data_sources;
-  for (const Prompt& prompt : train.prompts) data_sources.insert(prompt.data_source);
-  TANDEM_RETURN_IF_ERROR(CheckRewardKeys(config, *inputs.reward, data_sources));
   inputs.validation = std::move(data.validation.prompts);
   inputs.prompts = std::make_unique<ShuffledPrompts>(
       std::move(train.prompts),

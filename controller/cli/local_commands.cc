@@ -84,6 +84,7 @@ std::string RowsText(const LoadedPrompts& prompts) {
 // Reads the data as a run does, and tells its rows, and what the run will write.
 absl::Status CheckData(const v1::Config& config, const ModelSpec& model, std::ostream& out) {
   TANDEM_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(config.model().path()));
+  TANDEM_RETURN_IF_ERROR(CheckVocabulary(config.model().path(), model, tokenizer->vocab_size()));
   const v1::Tls& tls = config.cluster().tls();
   TANDEM_ASSIGN_OR_RETURN(
       const auto reward,

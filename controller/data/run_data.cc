@@ -1,10 +1,12 @@
 #include "controller/data/run_data.h"
 
+#include <set>
 #include <string>
 #include <utility>
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "controller/reward/check_reward.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -23,6 +25,9 @@ absl::StatusOr<RunData> LoadRunData(const v1::Config& config,
   const int64_t vocab = tokenizer.vocab_size();
   TANDEM_ASSIGN_OR_RETURN(data.train,
                           LoadTrainPrompts(config.data(), *data.codec, vocab, scorable));
+  std::set<std::string> sources;
+  for (const Prompt& prompt : data.train.prompts) sources.insert(prompt.data_source);
+  TANDEM_RETURN_IF_ERROR(CheckRewardKeys(config, reward, sources));
   TANDEM_ASSIGN_OR_RETURN(data.validation,
                           LoadValPrompts(config.data(), *data.codec, vocab, scorable));
   return data;

@@ -20,7 +20,7 @@ struct RunData {
 };
 
 // Reads all data files. Errors as ChatCodec::Create, LoadTrainPrompts and LoadValPrompts; they name
-// file and line, also where `reward` cannot score a row.
+// file and line, also where `reward` cannot score a row. And as CheckRewardKeys.
 absl::StatusOr<RunData> LoadRunData(const v1::Config& config,
                                     const Tokenizer& tokenizer,
                                     const RewardFunction& reward);
