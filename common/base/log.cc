@@ -1,13 +1,18 @@
 #include "common/base/log.h"
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <optional>
 
 #include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
+
+#include "common/base/log_file.h"
 
 namespace tandem {
 namespace {
@@ -30,6 +35,23 @@ class ContextFlag final : public spdlog::custom_flag_formatter {
   }
 };
 
+// The standard error stream; where a launcher's file is behind it, that file is kept small.
+class ErrorStreamSink final : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    std::fwrite(text.data(), 1, text.size(), stderr);
+    if (!file_) return;
+    std::fflush(stderr);
+    file_->BeginAnewIfLarge();
+  }
+  void flush_() override { std::fflush(stderr); }
+
+ private:
+  std::optional<LogFile> file_ = LogFile::FromEnvironment();
+};
+
 spdlog::level::level_enum LibraryLevel(LogLevel level) {
   switch (level) {
     case LogLevel::kDebug:
@@ -47,8 +69,7 @@ spdlog::level::level_enum LibraryLevel(LogLevel level) {
 }  // namespace
 
 void InitLog(const std::string& role, int rank) {
-  auto logger =
-      std::make_shared<spdlog::logger>(role, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger = std::make_shared<spdlog::logger>(role, std::make_shared<ErrorStreamSink>());
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   const std::string who = role + " rank=" + NumberOrDash(rank) + " pid=" + std::to_string(getpid());
   formatter->add_flag<ContextFlag>('*').set_pattern("%Y-%m-%dT%H:%M:%S.%e %L " + who + " %*  %v");

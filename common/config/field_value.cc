@@ -53,7 +53,10 @@ absl::StatusOr<double> ReadDouble(const KeySpec& spec, const std::string& text) 
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-    return InvalidArgument("expects a number, not \"{}\"", text);
+    return InvalidArgument(
+        "expects a number, not \"{}\": digits, maybe with a point and an exponent, such as 0.5 or "
+        "1e-6",
+        text);
   }
   TANDEM_RETURN_IF_ERROR(CheckRange(spec.info, value));
   return value;

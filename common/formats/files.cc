@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/base/disk_refusal.h"
 #include "common/base/status.h"
 #include "common/formats/file_io.h"
 
@@ -22,8 +23,10 @@ namespace {
 namespace fs = std::filesystem;
 
 absl::Status IoError(const std::string& path, const std::string& action, int error) {
-  return MakeStatus(IoErrorCode(error), "{}: {} failed: {}{}", path, action, std::strerror(error),
-                    IsDiskFull(error) ? "; free disk space or choose another directory" : "");
+  return MarkedByErrno(
+      MakeStatus(IoErrorCode(error), "{}: {} failed: {}{}", path, action, std::strerror(error),
+                 IsDiskFull(error) ? "; free disk space or choose another directory" : ""),
+      error);
 }
 
 std::string ParentOf(const std::string& path) {

@@ -137,6 +137,12 @@ absl::Status HfCheckpoint::CheckExtra(const std::string& name, const ModelSpec& 
       dir_);
 }
 
+std::vector<std::string> HfCheckpoint::files() const {
+  std::set<std::string> paths;
+  for (const auto& [name, file] : file_of_) paths.insert(file->path());
+  return {paths.begin(), paths.end()};
+}
+
 DType HfCheckpoint::exact_dtype() const {
   const bool bf16 = std::all_of(tensors_.begin(), tensors_.end(), [this](const TensorSpec& tensor) {
     return file_of_.at(tensor.name)->Find(tensor.name)->dtype == DType::kBFloat16;

@@ -34,6 +34,8 @@ class HfCheckpoint {
   // The stored bytes, read-only and possibly unaligned for their dtype. NotFound for a name that
   // is not in tensors().
   absl::StatusOr<TensorView> View(const std::string& name) const;
+  // The paths of the files that the tensors are read from, sorted.
+  std::vector<std::string> files() const;
   // bfloat16 if all tensors have it, else float32, which represents all of them exactly.
   DType exact_dtype() const;
   // Reads rows [row_begin, row_begin + rows) of dim 0 as F32 or BF16 (rounded to nearest even) into

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <grpcpp/support/status.h>
 
+#include "common/base/disk_refusal.h"
 #include "common/base/status.h"
 #include "tandem/v1/types.pb.h"
 
@@ -70,6 +71,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   }
   v1::ErrorInfo info = GetErrorInfo(status).value_or(v1::ErrorInfo());
   info.set_origin(static_cast<v1::ErrorInfo::Origin>(OriginOf(status)));
+  info.set_disk_refused(IsDiskRefused(status));
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()),
                       info.SerializeAsString());
 }
@@ -92,7 +94,8 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
                                      ? FailureOrigin::kAnotherRank
                                  : info.origin() == v1::ErrorInfo::PARTNER ? FailureOrigin::kPartner
                                                                            : FailureOrigin::kHere;
-    return WithOrigin(std::move(result), origin);
+    result = WithOrigin(std::move(result), origin);
+    return info.disk_refused() ? WithDiskRefused(std::move(result)) : result;
   }
   return result;
 }

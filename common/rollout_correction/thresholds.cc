@@ -11,6 +11,10 @@
 namespace tandem {
 namespace {
 
+constexpr const char* kGrammar =
+    "a bound is a number above 0 such as 2.0, \"lo_hi\" such as 0.5_2.0 gives a lower one too, and "
+    "several are joined with commas";
+
 constexpr const char* kNames =
     "token_k1, token_k2, token_k3, seq_sum_k1, seq_sum_k2, seq_sum_k3, seq_mean_k1, seq_mean_k2, "
     "seq_mean_k3, seq_max_k2 or seq_max_k3";
@@ -22,7 +26,7 @@ std::string_view Trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
-// Parts between commas, without the empty ones.
+// Parts between commas, without the empty ones: verl's names are read so.
 std::vector<std::string> Parts(std::string_view text) {
   std::vector<std::string> parts;
   while (true) {
@@ -34,15 +38,35 @@ std::vector<std::string> Parts(std::string_view text) {
   }
 }
 
+// Parts between commas, all of them; none of a blank text.
+std::vector<std::string> AllParts(std::string_view text) {
+  std::vector<std::string> parts;
+  if (Trim(text).empty()) return parts;
+  for (size_t comma = 0; comma != std::string_view::npos; text.remove_prefix(comma + 1)) {
+    comma = text.find(',');
+    parts.emplace_back(Trim(text.substr(0, comma)));
+    if (comma == std::string_view::npos) break;
+  }
+  return parts;
+}
+
+// Whether a float holds it, as bounds are used: not as 0, nor as infinity unless it is.
+bool FitsFloat(double value) {
+  const auto narrow = static_cast<float>(value);
+  return narrow > 0 && (std::isfinite(narrow) || std::isinf(value));
+}
+
 // A bound: above 0, maybe infinite.
 absl::StatusOr<double> ReadBound(std::string_view text) {
   text = Trim(text);
+  if (text.empty()) return InvalidArgument("a bound is missing");
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
     return InvalidArgument("\"{}\" is no number", text);
   }
   if (!(value > 0)) return InvalidArgument("{} is not above 0", value);
+  if (!FitsFloat(value)) return InvalidArgument("{} is beyond the range of a float", value);
   return value;
 }
 
@@ -129,7 +153,7 @@ absl::StatusOr<std::vector<RejectionCriterion>> ParseRejection(const std::string
   if (criteria.empty()) {
     return InvalidArgument("\"{}\" names no rejection criterion; use {}", names, kNames);
   }
-  const std::vector<std::string> parts = Parts(thresholds);
+  const std::vector<std::string> parts = AllParts(thresholds);
   if (parts.size() != 1 && parts.size() != criteria.size()) {
     return InvalidArgument(
         "\"{}\" has {} thresholds for {} criteria; give one for all, or one for "
@@ -138,8 +162,10 @@ absl::StatusOr<std::vector<RejectionCriterion>> ParseRejection(const std::string
   }
   for (size_t i = 0; i < criteria.size(); ++i) {
     const std::string& text = parts[parts.size() == 1 ? 0 : i];
-    TANDEM_RETURN_IF_ERROR(Annotate(ReadThreshold(text, criteria[i]),
-                                    fmt::format("threshold \"{}\" of {}", text, criteria[i].name)));
+    const absl::Status read = ReadThreshold(text, criteria[i]);
+    if (read.ok()) continue;
+    return InvalidArgument("threshold \"{}\" of {}: {}; {}", text, criteria[i].name,
+                           std::string(read.message()), kGrammar);
   }
   return criteria;
 }

@@ -156,6 +156,7 @@ grpc::Status TandemService::GetStatus(grpc::ServerContext*,
   response->set_uptime_seconds(absl::ToDoubleSeconds(now - started_));
   response->set_restarts(parts_.run.budget.spent());
   response->set_memory_plan(memory_plan());
+  response->set_waits_for(parts_.run.disk.waits_for());
   return grpc::Status::OK;
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "controller/assembly/input_digests.h"
 #include "controller/partial_rollout/buffer/resume_check.h"
 #include "controller/plan/lora_checks.h"
 #include "tandem/v1/config.pb.h"
@@ -56,7 +57,14 @@ ResumeOptions MakeResumeOptions(const v1::Config& config,
     TANDEM_RETURN_IF_ERROR(CheckResumedAdapters(config, inputs.spec, checkpoint));
     return CheckCarriedGroups(config, train, inputs, checkpoint, step);
   };
-  return {.total_steps = train.total_steps, .launch_id = std::move(launch_id), .fits = fits};
+  const auto pinned = [&]() -> absl::StatusOr<std::vector<PinnedInput>> {
+    if (!train.inputs.empty()) return train.inputs;
+    return PinInputs(config, inputs, RememberDigests::kNo);
+  };
+  return {.total_steps = train.total_steps,
+          .launch_id = std::move(launch_id),
+          .fits = fits,
+          .inputs = pinned};
 }
 
 absl::StatusOr<std::unique_ptr<RoundRunner>> OpenRoundRunner(const v1::Config& config,

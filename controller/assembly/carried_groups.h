@@ -24,8 +24,9 @@ absl::Status CheckCarriedGroups(const v1::Config& config,
                                 const std::string& checkpoint,
                                 int64_t step);
 
-// How a run chooses its checkpoint: its carried groups and its adapters (CheckResumedAdapters) must
-// fit the run. The result refers to the arguments.
+// How a run chooses its checkpoint: its carried groups, its adapters (CheckResumedAdapters) and its
+// inputs (TrainOptions::inputs, or PinInputs where they are not filled) must fit the run. The
+// result refers to the arguments.
 ResumeOptions MakeResumeOptions(const v1::Config& config,
                                 const TrainOptions& train,
                                 const RunInputs& inputs,

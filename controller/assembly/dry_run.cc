@@ -22,6 +22,7 @@
 #include "controller/assembly/run_inputs.h"
 #include "controller/assembly/run_options.h"
 #include "controller/assembly/run_plan.h"
+#include "controller/plan/disk_plan.h"
 #include "controller/plan/plan_input.h"
 #include "controller/store/checkpoint_index.h"
 #include "tandem/v1/config.pb.h"
@@ -123,11 +124,24 @@ bool TellVerdict(const v1::Config& config,
   return !plan || plan->fits();
 }
 
+// Tells what the run will write. ResourceExhausted: its checkpoints do not fit.
+absl::Status CheckDisks(const v1::Config& config,
+                        const CheckedInputs& checked,
+                        ProgressSink& progress) {
+  const auto index = CheckpointIndex::OpenReadOnly(config.trainer().default_local_dir());
+  TANDEM_ASSIGN_OR_RETURN(
+      const DiskPlan plan,
+      PlanDisk(checked.inputs.spec, config, checked.train.total_steps, std::ssize(index.List())));
+  for (const std::string& line : DiskPlanText(plan)) progress.OnMessage(line);
+  return CheckDiskPlan(plan);
+}
+
 absl::StatusOr<bool> DryRunOfTraining(const v1::Config& config, ProgressSink& progress) {
   TANDEM_RETURN_IF_ERROR(CheckRunDir(config));
   TANDEM_RETURN_IF_ERROR(CheckCheckpointDir(config));
   TANDEM_RETURN_IF_ERROR(CheckNobodyThere(config.cluster().run_dir()));
   TANDEM_ASSIGN_OR_RETURN(const CheckedInputs checked, CheckInputsAndPlan(config, progress));
+  TANDEM_RETURN_IF_ERROR(CheckDisks(config, checked, progress));
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<std::string> start,
       ForeseeStart(config, MakeResumeOptions(config, checked.train, checked.inputs)));

@@ -19,8 +19,8 @@ namespace tandem {
 // compares pairs with cores or GPUs. Reports to `progress` what a run would do and what was not
 // checked. Does not lock the run directory, leaves no files and starts nothing. Returns false if
 // the memory plan does not fit; a plan for GPUs is not made here and counts as fitting. Errors as
-// CheckWritable, CheckNobodyThere, LoadRunInputs, CheckedTrainOptions, PlanRun, and ForeseeStart or
-// ForeseeCheck.
+// CheckWritable, CheckDiskPlan, CheckNobodyThere, LoadRunInputs, CheckedTrainOptions, PlanRun, and
+// ForeseeStart or ForeseeCheck.
 absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress);
 
 // Checks of a run directory that leave it unchanged.

@@ -25,6 +25,7 @@
 #include "controller/plan/memory_plan.h"
 #include "controller/plan/plan_input.h"
 #include "controller/run/hang_detector.h"
+#include "controller/store/disk/waiting_run_store.h"
 #include "controller/workers/rollout_client.h"
 #include "controller/workers/trainer_client.h"
 #include "tandem/v1/config.pb.h"
@@ -102,7 +103,14 @@ RunCore::RunCore(const AssemblyOptions& options,
              {.max_in_flight_samples = 2 * config_->rollout().max_num_seqs(),
               .vocab_limit = inputs_.tokenizer->vocab_size(),
               .register_timeout = options_.register_timeout,
-              .interrupted = [this] { return control_.stop_now(); }}) {}
+              .interrupted = [this] { return control_.stop_now(); }}),
+      disk_(RealClock(),
+            {.retry_every = absl::Seconds(config_->trainer().disk_retry_seconds()),
+             .ended = [this] { return control_.snapshot().stopping; },
+             .tell = [this](const std::string& text) { progress_.OnMessage(text); }}) {
+  stores_.records =
+      std::make_unique<WaitingRunStore>(std::move(stores_.records), options_.run_dir, disk_);
+}
 
 RunCore::~RunCore() = default;
 
@@ -120,6 +128,7 @@ StepContext RunCore::MakeContext(Tracker& tracker) {
           .tracker = tracker,
           .progress = progress_,
           .checkpoints = stores_.checkpoints,
+          .disk = disk_,
           .clock = RealClock(),
           .validation = inputs_.validation,
           .interrupted = [this] { return control_.stop_now(); }};

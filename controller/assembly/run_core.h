@@ -22,6 +22,7 @@
 #include "controller/step/step_context.h"
 #include "controller/step/train_options.h"
 #include "controller/store/checkpoint_index.h"
+#include "controller/store/disk/disk_wait.h"
 #include "controller/store/progress.h"
 #include "controller/store/run_store.h"
 #include "controller/store/sample_store.h"
@@ -104,6 +105,7 @@ class RunCore {
   const std::unique_ptr<Placement> placement_;
   WeightSync weights_;
   RolloutFleet fleet_;
+  DiskWait disk_;
 };
 
 }  // namespace tandem

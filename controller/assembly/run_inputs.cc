@@ -1,19 +1,16 @@
 #include "controller/assembly/run_inputs.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 
-#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/formats/hf_checkpoint.h"
 #include "controller/assembly/run_options.h"
-#include "controller/data/prompt_loader.h"
+#include "controller/data/run_data.h"
 #include "controller/partial_rollout/partial_options.h"
 #include "controller/plan/lora_checks.h"
-#include "controller/reward/check_reward.h"
 #include "controller/reward/composite_reward.h"
 #include "tandem/v1/config.pb.h"
 
@@ -54,26 +51,13 @@ absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
   if (const std::string warning = LoraWarning(config); !warning.empty()) LogWarn("{}", warning);
   TANDEM_RETURN_IF_ERROR(CheckVocabulary(model, inputs.spec, inputs.tokenizer->vocab_size()));
   TANDEM_ASSIGN_OR_RETURN(inputs.reward, MakeReward(config.reward(), MakeRpcSecurity(config)));
-  ChatCodecOptions codec{.template_kwargs = config.data().apply_chat_template_kwargs(),
-                         .add_default_system_prompt = config.data().add_default_system_prompt(),
-                         .now = RealClock().WallNow()};
-  TANDEM_ASSIGN_OR_RETURN(inputs.codec,
-                          ChatCodec::Create(inputs.tokenizer.get(), std::move(codec)));
-  const int64_t vocab = inputs.tokenizer->vocab_size();
-  const RowCheck scorable = [&](const std::string& data_source, const std::string& truth) {
-    return inputs.reward->CheckRow(data_source, truth);
-  };
-  TANDEM_ASSIGN_OR_RETURN(LoadedPrompts train,
-                          LoadTrainPrompts(config.data(), *inputs.codec, vocab, scorable));
+  TANDEM_ASSIGN_OR_RETURN(RunData data, LoadRunData(config, *inputs.tokenizer, *inputs.reward));
+  inputs.codec = std::move(data.codec);
+  LoadedPrompts& train = data.train;
   LogInfo("{} training prompts of {} rows ({} too long, {} cut)", train.prompts.size(), train.rows,
           train.filtered, train.truncated);
   const int64_t filtered = train.filtered;
-  std::set<std::string> data_sources;
-  for (const Prompt& prompt : train.prompts) data_sources.insert(prompt.data_source);
-  TANDEM_RETURN_IF_ERROR(CheckRewardKeys(config, *inputs.reward, data_sources));
-  TANDEM_ASSIGN_OR_RETURN(LoadedPrompts validation,
-                          LoadValPrompts(config.data(), *inputs.codec, vocab, scorable));
-  inputs.validation = std::move(validation.prompts);
+  inputs.validation = std::move(data.validation.prompts);
   inputs.prompts = std::make_unique<ShuffledPrompts>(
       std::move(train.prompts),
       ShuffledPrompts::Options{.shuffle = config.data().shuffle(),

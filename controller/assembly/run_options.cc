@@ -8,6 +8,7 @@
 #include "common/config/rollout_rules.h"
 #include "common/types/sample.h"
 #include "controller/algorithm/advantage_estimator.h"
+#include "controller/plan/disk_plan.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -48,12 +49,6 @@ TailOptions MakeTailOptions(const v1::Config& config) {
   return options;
 }
 
-int64_t TotalSteps(const v1::Config& config, int64_t train_rows) {
-  if (config.trainer().total_training_steps() > 0) return config.trainer().total_training_steps();
-  const int64_t per_epoch = train_rows / config.data().train_batch_size();
-  return std::max<int64_t>(1, per_epoch * config.trainer().total_epochs());
-}
-
 }  // namespace
 
 absl::StatusOr<TrainOptions> CheckedTrainOptions(const v1::Config& config,
@@ -70,7 +65,7 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   const v1::Actor& actor = config.actor();
   const v1::Algorithm& algorithm = config.algorithm();
   TrainOptions options;
-  options.total_steps = TotalSteps(config, train_rows);
+  options.total_steps = PlannedSteps(config, train_rows);
   options.limit = {.time = absl::Seconds(config.trainer().max_seconds()),
                    .fewest = std::max<int64_t>(1, config.trainer().min_training_steps())};
   options.save_freq = config.trainer().save_freq();

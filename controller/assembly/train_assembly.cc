@@ -1,5 +1,6 @@
 #include "controller/assembly/train_assembly.h"
 
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "controller/assembly/carried_groups.h"
+#include "controller/assembly/input_digests.h"
 #include "controller/assembly/run_assembly.h"
 #include "controller/assembly/run_core.h"
 #include "controller/assembly/run_inputs.h"
@@ -16,6 +18,7 @@
 #include "controller/generation/overlapped_rounds.h"
 #include "controller/generation/round_generation.h"
 #include "controller/generation/whole_generation.h"
+#include "controller/plan/disk_plan.h"
 #include "controller/run/resume_point.h"
 #include "controller/run/train_loop.h"
 #include "controller/store/checkpoint_index.h"
@@ -94,7 +97,9 @@ absl::Status TrainAssembly::TrainAndRecord(TrainLoop& loop, const StepContext& c
                                               .kernel_sets = registry.kernel_sets()});
   if (completed && reported.ok()) {
     // Written last, so that after a kill before it the next start completes the run.
-    status = context.checkpoints.MarkFinished(loop.position().finished_steps);
+    status = context.disk.Until(
+        {.what = "the mark of a finished run", .folder = context.checkpoints.dir()},
+        [&] { return context.checkpoints.MarkFinished(loop.position().finished_steps); });
   }
   return status;
 }
@@ -126,10 +131,16 @@ absl::StatusOr<std::unique_ptr<Assembly>> MakeTrainAssembly(const AssemblyOption
                           CheckpointIndex::Open(config.trainer().default_local_dir(),
                                                 config.trainer().max_actor_ckpt_to_keep()));
   TANDEM_ASSIGN_OR_RETURN(TrainOptions train, CheckedTrainOptions(config, inputs));
+  TANDEM_ASSIGN_OR_RETURN(train.inputs, PinInputs(config, inputs, RememberDigests::kYes));
   TANDEM_ASSIGN_OR_RETURN(
       ResumePoint start,
       ChooseResumePoint(config, MakeResumeOptions(config, train, inputs, options.launch_id),
                         checkpoints));
+  TANDEM_ASSIGN_OR_RETURN(const DiskPlan disks, PlanDisk(inputs.spec, config, train.total_steps,
+                                                         std::ssize(checkpoints.List())));
+  for (const std::string& line : DiskPlanText(disks)) LogInfo("{}", line);
+  TANDEM_RETURN_IF_ERROR(CheckDiskPlan(disks));
+  train.expected_checkpoint_bytes = disks.checkpoint_bytes;
   std::unique_ptr<RoundRunner> round_runner;
   if (train.partial.enabled) {
     TANDEM_ASSIGN_OR_RETURN(round_runner, OpenRoundRunner(config, train, inputs, start));

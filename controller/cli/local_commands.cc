@@ -15,13 +15,18 @@
 #include "common/formats/gguf/gguf_import.h"
 #include "common/formats/hf_checkpoint.h"
 #include "common/model_spec/model_spec.h"
+#include "common/text/tokenizer.h"
 #include "common/weights/layout.h"
 #include "common/weights/manifest.h"
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/data/datasets.h"
+#include "controller/data/run_data.h"
+#include "controller/plan/disk_plan.h"
 #include "controller/plan/lora_checks.h"
 #include "controller/report/format.h"
 #include "controller/reward/check_reward.h"
+#include "controller/reward/composite_reward.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 
@@ -37,8 +42,11 @@ absl::Status MakeDataCommand(const std::string& task,
                              std::ostream& out) {
   if (task != "addition") return InvalidArgument("unknown task {} (known: addition)", task);
   TANDEM_ASSIGN_OR_RETURN(const AdditionFiles files, MakeAddition(dir, options));
-  out << fmt::format("{}: {} prompts\n{}: {} prompts, none of whose pairs is trained on\n",
-                     files.train_path, files.train_rows, files.val_path, files.val_rows);
+  out << fmt::format("{}: {} prompts\n", files.train_path, files.train_rows);
+  if (!files.val_path.empty()) {
+    out << fmt::format("{}: {} prompts, none of whose pairs is trained on\n", files.val_path,
+                       files.val_rows);
+  }
   return absl::OkStatus();
 }
 
@@ -66,6 +74,36 @@ absl::Status ConfigMarkdownCommand(std::ostream& out) {
   return absl::OkStatus();
 }
 
+namespace {
+
+std::string RowsText(const LoadedPrompts& prompts) {
+  return fmt::format("{} prompts of {} rows ({} too long, {} cut)", prompts.prompts.size(),
+                     prompts.rows, prompts.filtered, prompts.truncated);
+}
+
+// Reads the data as a run does, and tells its rows, and what the run will write.
+absl::Status CheckData(const v1::Config& config, const ModelSpec& model, std::ostream& out) {
+  TANDEM_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(config.model().path()));
+  TANDEM_RETURN_IF_ERROR(CheckVocabulary(config.model().path(), model, tokenizer->vocab_size()));
+  const v1::Tls& tls = config.cluster().tls();
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto reward,
+      MakeReward(config.reward(), {.cert = tls.cert(), .key = tls.key(), .ca = tls.ca()}));
+  TANDEM_ASSIGN_OR_RETURN(const RunData data, LoadRunData(config, *tokenizer, *reward));
+  out << "# data.train_files: " << RowsText(data.train) << "\n";
+  if (!config.data().val_files().empty()) {
+    out << "# data.val_files: " << RowsText(data.validation) << "\n";
+  }
+  const auto rows = static_cast<int64_t>(data.train.prompts.size());
+  TANDEM_ASSIGN_OR_RETURN(const DiskPlan plan, PlanDisk(model, config, PlannedSteps(config, rows)));
+  for (const std::string& line : DiskPlanText(plan)) out << "# " << line << "\n";
+  const absl::Status fits = CheckDiskPlan(plan);
+  if (!fits.ok()) out << "# warning: " << std::string(fits.message()) << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status ConfigCheckCommand(const std::string& path,
                                 const std::vector<std::string>& overrides,
                                 FailedAt* failed_at,
@@ -84,6 +122,7 @@ absl::Status ConfigCheckCommand(const std::string& path,
   if (const std::string warning = LoraWarning(loaded.config); !warning.empty()) {
     out << "# warning: " << warning << "\n";
   }
+  TANDEM_RETURN_IF_ERROR(CheckData(loaded.config, model, out));
   out << ConfigToYaml(loaded.config);
   return absl::OkStatus();
 }

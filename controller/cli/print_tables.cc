@@ -119,6 +119,7 @@ std::string StatusTable(const v1::GetStatusResponse& status) {
                   status.step(), status.total_steps(), status.version(),
                   FormatSeconds(status.uptime_seconds()), status.restarts());
   if (!status.error().empty()) text += "error: " + OneLine(status.error(), 0) + "\n";
+  if (!status.waits_for().empty()) text += "waits: " + OneLine(status.waits_for(), 0) + "\n";
   std::vector<std::vector<std::string>> rows = {{"worker", "rank", "device", "incarnation", "state",
                                                  "phase", "version", "heartbeat", "memory", "peak",
                                                  "numerics", "kernels", "pid"}};

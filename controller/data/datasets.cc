@@ -180,9 +180,15 @@ absl::StatusOr<AdditionFiles> MakeAddition(const std::string& directory,
   const std::filesystem::path base(directory);
   TANDEM_RETURN_IF_ERROR(MakeFolder(directory));
   files.train_path = base / "train.jsonl";
-  files.val_path = base / "val.jsonl";
   TANDEM_RETURN_IF_ERROR(
       WriteFileAtomically(files.train_path, AdditionRows(train, "train", &files.train_rows)));
+  const std::string val_path = base / "val.jsonl";
+  if (val.empty()) {
+    std::error_code ignored;  // there usually is none
+    std::filesystem::remove(val_path, ignored);
+    return files;
+  }
+  files.val_path = val_path;
   TANDEM_RETURN_IF_ERROR(
       WriteFileAtomically(files.val_path, AdditionRows(val, "val", &files.val_rows)));
   return files;

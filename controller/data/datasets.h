@@ -52,8 +52,9 @@ struct AdditionFiles {
 
 // Writes train.jsonl and val.jsonl into `directory`, which is created if missing. Files are written
 // atomically and have the same bytes for the same options. If a pair {a, b} is held out, neither a
-// + b nor b + a is in the training data. InvalidArgument: options out of range; ResourceExhausted
-// and other codes: errors of the disk.
+// + b nor b + a is in the training data. Where nothing is held out there is no val.jsonl, and one
+// of an earlier call is removed, because its pairs are trained on now; val_path is empty.
+// InvalidArgument: options out of range; ResourceExhausted and other codes: errors of the disk.
 absl::StatusOr<AdditionFiles> MakeAddition(const std::string& directory,
                                            const AdditionOptions& options);
 

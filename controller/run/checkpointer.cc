@@ -33,14 +33,24 @@ absl::Status Checkpointer::SaveIfDue() {
                    (every == 0 && now - saved_at_ >= kAutomaticInterval);
   if (!due || up_to_date()) return absl::OkStatus();
   saved_at_ = now;  // also where it fails: the next attempt may wait as long
-  absl::Status saved = Save();
+  absl::Status saved = SaveWaiting();
   if (!absl::IsResourceExhausted(saved) || last) return saved;
   parts_.context.progress.OnMessage(
       fmt::format("no checkpoint of step {}: {}", step, std::string(saved.message())));
   return absl::OkStatus();
 }
 
-absl::Status Checkpointer::SaveUnsaved() { return up_to_date() ? absl::OkStatus() : Save(); }
+absl::Status Checkpointer::SaveUnsaved() { return up_to_date() ? absl::OkStatus() : SaveWaiting(); }
+
+absl::Status Checkpointer::SaveWaiting() {
+  const int64_t expected =
+      newest_bytes_ > 0 ? newest_bytes_ : parts_.options.expected_checkpoint_bytes;
+  return parts_.context.disk.Until(
+      {.what = fmt::format("the checkpoint of step {}", parts_.position.finished_steps),
+       .folder = parts_.context.checkpoints.dir(),
+       .bytes = expected},
+      [this] { return Save(); });
+}
 
 absl::Status Checkpointer::Save() {
   const StepContext& context = parts_.context;
@@ -67,6 +77,7 @@ absl::Status Checkpointer::Save() {
     bytes += (*saved)[rank].bytes;
     phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, (*saved)[rank].report);
   }
+  newest_bytes_ = bytes;
   phases.End();
   context.progress.OnMessage(
       fmt::format("checkpoint {} ({} MiB, {:.1f} s)", *path, bytes >> 20, phases.Seconds("save")));
@@ -91,7 +102,8 @@ absl::StatusOr<std::string> Checkpointer::Commit(const std::string& directory) {
        .kl_coef = options.kl_control.adaptive ? std::optional(position.kl_coef) : std::nullopt,
        .skipped_in_a_row = position.skipped_in_a_row,
        .planned_steps = parts_.length.planned_steps(),
-       .config_yaml = options.config_yaml});
+       .config_yaml = options.config_yaml,
+       .inputs = options.inputs});
 }
 
 void Checkpointer::ForgetBeforeOldest() {

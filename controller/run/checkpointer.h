@@ -41,10 +41,11 @@ class Checkpointer {
   void OnRecorded(StepRecord record) { newest_record_ = std::move(record); }
 
   // Saves where a checkpoint is due: every trainer.save_freq steps (0: after the first step that
-  // ends ten minutes or more after the last checkpoint), and after the last. A full disk before the
-  // last step becomes a message to the user: an older checkpoint still exists, and the next one may
-  // fit. Other errors as TrainerClient::SaveState, GenerationMode::Save, CheckpointIndex and
-  // RunStore. What is older than the checkpoints that are kept is dropped.
+  // ends ten minutes or more after the last checkpoint), and after the last. Waits for a disk that
+  // is full or fails (DiskWait). A lack of another resource before the last step becomes a message
+  // to the user: an older checkpoint still exists, and the next one may fit. Other errors as
+  // TrainerClient::SaveState, GenerationMode::Save, CheckpointIndex and RunStore. What is older
+  // than the checkpoints that are kept is dropped.
   absl::Status SaveIfDue();
   // Saves where steps were finished since the newest checkpoint. Errors as SaveIfDue; a full disk
   // is one.
@@ -56,14 +57,17 @@ class Checkpointer {
   bool up_to_date() const { return saved_step_ == parts_.position.finished_steps; }
 
  private:
+  // Save, which waits for the disk.
+  absl::Status SaveWaiting();
   absl::Status Save();
   absl::StatusOr<std::string> Commit(const std::string& directory);
   void ForgetBeforeOldest();
 
   const CheckpointerParts parts_;
   std::string newest_;
-  int64_t saved_step_ = 0;  // of the newest checkpoint
-  Instant saved_at_;        // the start, the newest checkpoint, or a later attempt to save one
+  int64_t saved_step_ = 0;    // of the newest checkpoint
+  Instant saved_at_;          // the start, the newest checkpoint, or a later attempt to save one
+  int64_t newest_bytes_ = 0;  // of the newest checkpoint that this process saved
   StepRecord newest_record_;
 };
 

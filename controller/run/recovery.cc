@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/formats/files.h"
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {
@@ -132,13 +133,33 @@ absl::StatusOr<RunPosition> Recovery::LoadOnce() {
   context_.weights.Forget();
   // A trainer that died in the middle of a sync may have left its rollout Updating.
   TANDEM_RETURN_IF_ERROR(context_.weights.EndStaleUpdates());
-  TANDEM_ASSIGN_OR_RETURN(
-      const WeightSyncResult synced,
-      context_.weights.Sync(position.version, FilesToCheck(), context_.interrupted));
-  if (!synced.checked.empty()) context_.progress.OnMessage(synced.checked);
+  const absl::StatusOr<WeightSyncResult> synced =
+      context_.weights.Sync(position.version, FilesToCheck(), context_.interrupted);
+  if (IsFileDamaged(synced.status())) {
+    loading_ = true;
+    return WithRemedy(Annotate(synced.status(), ComparedFile() +
+                                                    " is damaged: its weights are not those of "
+                                                    "the training state beside it"));
+  }
+  TANDEM_RETURN_IF_ERROR(synced.status());
+  if (!synced->checked.empty()) context_.progress.OnMessage(synced->checked);
   TANDEM_RETURN_IF_ERROR(context_.weights.Wake(context_.interrupted).status());
   loaded_ = true;
   return position;
+}
+
+// The trainers' state is guarded by digests. So where the rollouts hold what the trainers hold, a
+// difference from the checkpoint's export is one of the file.
+bool Recovery::IsFileDamaged(const absl::Status& checked) const {
+  if (!absl::IsDataLoss(checked) || checkpoint_.empty() || FilesToCheck().empty()) return false;
+  const auto with_trainers = context_.weights.Check("");
+  return with_trainers.ok() && Verdict(*with_trainers, kTrainersOwnWeights).ok();
+}
+
+std::string Recovery::ComparedFile() const {
+  const std::string directory = FilesToCheck();
+  const std::string whole = directory + "/model.safetensors";
+  return PathExists(whole) ? whole : context_.weights.check_files().Describe(directory);
 }
 
 bool Recovery::trainers_kept() const {

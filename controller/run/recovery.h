@@ -62,6 +62,10 @@ class Recovery {
   absl::StatusOr<RunPosition> LoadOnce();
   absl::StatusOr<RunPosition> LoadTrainers();
   absl::Status ResetTrainers(int64_t version);
+  // Whether the weight check of a sync failed because of the checkpoint's export alone;
+  // ComparedFile names it.
+  bool IsFileDamaged(const absl::Status& checked) const;
+  std::string ComparedFile() const;
   // WaitUntilComplete; a failure also names `loss`, the first error.
   absl::Status AwaitAll(const absl::Status& loss);
   bool interrupted() const { return context_.interrupted && context_.interrupted(); }

@@ -4,12 +4,14 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include <fmt/ranges.h>
 
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "common/model_spec/model_spec.h"
+#include "controller/data/pinned_inputs.h"
 #include "controller/partial_rollout/buffer/saved_buffer.h"
 #include "tandem/v1/config.pb.h"
 
@@ -34,9 +36,10 @@ constexpr std::array kFreeKeys = {
     // names, folders, files, how often they are written, and time limits
     "trainer.project_name", "trainer.experiment_name", "trainer.save_freq", "trainer.test_freq",
     "trainer.val_before_train", "trainer.default_local_dir", "trainer.max_actor_ckpt_to_keep",
-    "trainer.resume_mode", "trainer.resume_from_path", "trainer.logger",
-    "trainer.expected_val_rise", "trainer.max_seconds", "trainer.min_training_steps",
-    "trainer.sample_files_to_keep", "trainer.save_batch_freq",
+    "trainer.resume_mode", "trainer.resume_from_path", "trainer.resume_changed_inputs",
+    "trainer.disk_retry_seconds", "trainer.logger", "trainer.expected_val_rise",
+    "trainer.max_seconds", "trainer.min_training_steps", "trainer.sample_files_to_keep",
+    "trainer.save_batch_freq",
     // limits after which a run fails
     "actor.max_skipped_steps", "rollout.partial.max_rounds_without_batch"};
 // Another number of ranks sums gradients in another grouping, which changes the last bits.
@@ -96,6 +99,35 @@ absl::Status CheckAdapters(const std::string& checkpoint,
   return absl::OkStatus();
 }
 
+// Compares the inputs of the checkpoint with the run's, and refuses others unless the configuration
+// accepts them, which is a warning then. Returns the keys whose inputs are equal.
+absl::StatusOr<std::set<std::string>> CheckInputs(const ControllerState& state,
+                                                  const v1::Config& config,
+                                                  const ResumeOptions& options,
+                                                  ResumePoint* point) {
+  if (!options.inputs) return std::set<std::string>();
+  if (state.inputs.empty()) {
+    point->note += "; it has no digests of data and model, so they are not compared";
+    return std::set<std::string>();
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<PinnedInput> now, options.inputs());
+  const std::vector<std::string> changed = ChangedInputs(state.inputs, now);
+  if (!changed.empty() && config.trainer().resume_changed_inputs() != "accept") {
+    return InvalidArgument(
+        "checkpoint {} was made with other inputs:\n  {}\nbring back what the run was started "
+        "with, wherever it lies; or accept other results than without the change with "
+        "trainer.resume_changed_inputs=accept; or start over with trainer.resume_mode=disable",
+        point->checkpoint, fmt::join(changed, "\n  "));
+  }
+  if (!changed.empty()) {
+    point->warnings.push_back(
+        fmt::format("the inputs differ from those of {}, as trainer.resume_changed_inputs "
+                    "accepts: the run continues, with other results than without the change\n  {}",
+                    point->checkpoint, fmt::join(changed, "\n  ")));
+  }
+  return KeysOfEqualInputs(state.inputs, now);
+}
+
 // Whether a start continues the run from a checkpoint or only inspects it (check_only).
 enum class Purpose { kGoOn, kLook };
 
@@ -119,7 +151,11 @@ absl::StatusOr<ResumePoint> At(const std::string& path,
   if (!changes.ok()) return Annotate(changes.status(), "the configuration in " + path);
   TANDEM_RETURN_IF_ERROR(CheckAdapters(path, *changes, config.model().lora().rank() > 0));
   if (options.fits) TANDEM_RETURN_IF_ERROR(options.fits(path, point.step));
-  const std::vector<std::string> lines = ChangesOfTheRun(*changes);
+  TANDEM_ASSIGN_OR_RETURN(const std::set<std::string> equal_inputs,
+                          CheckInputs(state, config, options, &point));
+  std::vector<ConfigChange> others = *changes;
+  std::erase_if(others, [&](const ConfigChange& c) { return equal_inputs.contains(c.key); });
+  const std::vector<std::string> lines = ChangesOfTheRun(others);
   if (!lines.empty()) {
     point.warnings.push_back(
         fmt::format("the configuration differs from that of {}: the run continues, with other "

@@ -9,6 +9,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/config/config.h"
+#include "controller/data/pinned_inputs.h"
 #include "controller/store/checkpoint_index.h"
 
 namespace tandem {
@@ -21,6 +22,9 @@ struct ResumeOptions {
   // Called for the chosen checkpoint before anything is moved: OK if everything in it (after `step`
   // finished steps) fits the run. Empty: no such check.
   std::function<absl::Status(const std::string& checkpoint, int64_t step)> fits;
+  // Called where a checkpoint is chosen: the inputs of this run, which are compared with those of
+  // the checkpoint. Empty: they are not compared.
+  std::function<absl::StatusOr<std::vector<PinnedInput>>()> inputs;
 };
 
 struct ResumePoint {
@@ -48,7 +52,8 @@ struct ResumePoint {
 // NotFound or DataLoss: the given checkpoint is not complete, or the folder has checkpoints but no
 // complete one (starting from the model would silently discard a run); a checkpoint with a damaged
 // rollout buffer (CheckSavedBuffer) is not complete. InvalidArgument: its model has another
-// geometry than model.path, or other adapters. Else as ResumeOptions::fits.
+// geometry than model.path, or other adapters, or was trained on other inputs (ChangedInputs) and
+// trainer.resume_changed_inputs does not accept that. Else as ResumeOptions::fits and inputs.
 absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
                                               const ResumeOptions& options,
                                               CheckpointIndex& checkpoints);

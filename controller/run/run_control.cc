@@ -172,7 +172,8 @@ RunControl::Snapshot RunControl::snapshot() const {
           .finished_steps = finished_steps_,
           .total_steps = total_steps_,
           .version = version_,
-          .error = error_};
+          .error = error_,
+          .stopping = stopping_};
 }
 
 bool RunControl::stop_now() const {

@@ -75,6 +75,7 @@ class RunControl {
     int64_t total_steps = 0;
     int64_t version = 0;  // weight version after the finished steps
     std::string error;
+    bool stopping = false;  // the run is to end after the current step, or now
   };
   Snapshot snapshot() const;
   bool stop_now() const;

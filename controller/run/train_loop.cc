@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/disk_refusal.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "controller/step/advantages.h"
@@ -119,7 +120,8 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   batch.version = position_.version;
   batch.is_last = step >= length_.total_steps();
   TANDEM_RETURN_IF_ERROR(modes_.generation->Prepare(batch));
-  TANDEM_RETURN_IF_ERROR(context_.samples.BeginStep(step));
+  TANDEM_RETURN_IF_ERROR(
+      context_.disk.Until(SamplesNeed(), [&] { return context_.samples.BeginStep(step); }));
 
   TANDEM_RETURN_IF_ERROR(weights_.Verify(batch));
   TANDEM_RETURN_IF_ERROR(GenerateAndScore(batch));
@@ -140,8 +142,21 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   position_.finished_steps = step;
   position_.data = context_.prompts.Position();
   modes_.generation->CommitStep();
-  TANDEM_RETURN_IF_ERROR(Record(batch));
+  const absl::Status recorded = Record(batch);
+  // A checkpoint of this step would make its missing rows final; without one the step is repeated.
+  if (IsDiskRefused(recorded)) consistent_ = false;
+  TANDEM_RETURN_IF_ERROR(recorded);
   return synced.ok() ? ahead : synced;
+}
+
+DiskNeed TrainLoop::SamplesNeed() const {
+  return {
+      .what = "samples", .folder = options_.run_dir, .bytes = context_.samples.held_back_bytes()};
+}
+
+absl::Status TrainLoop::FlushMetrics() {
+  return context_.disk.Until({.what = "metrics", .folder = options_.run_dir},
+                             [this] { return context_.tracker.Flush(); });
 }
 
 absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
@@ -195,6 +210,8 @@ absl::Status TrainLoop::ComputeAllAdvantages(StepBatch& batch) {
 
 absl::Status TrainLoop::Record(StepBatch& batch) {
   batch.phases.Begin("record");
+  TANDEM_RETURN_IF_ERROR(
+      context_.disk.Until(SamplesNeed(), [this] { return context_.samples.Flush(); }));
   TANDEM_RETURN_IF_ERROR(saver_.SaveDue(batch));
   const std::vector<SampleMeta> metas = context_.samples.Metas();
   std::vector<SampleRecord> samples;
@@ -219,6 +236,7 @@ absl::Status TrainLoop::Record(StepBatch& batch) {
                                                     absl::UTCTimeZone())};
   TANDEM_RETURN_IF_ERROR(context_.store.RecordStep(record));
   context_.tracker.Log(batch.step, record.metrics);
+  TANDEM_RETURN_IF_ERROR(FlushMetrics());
   context_.progress.OnStep(record);
   checkpointer_.OnRecorded(std::move(record));
   return absl::OkStatus();
@@ -261,8 +279,8 @@ void TrainLoop::TellIfShortened(int64_t before) {
 
 absl::Status TrainLoop::Finish() {
   const absl::Status saved = consistent_ ? checkpointer_.SaveUnsaved() : absl::OkStatus();
-  context_.tracker.Flush();
-  return saved;
+  const absl::Status flushed = FlushMetrics();
+  return saved.ok() ? flushed : saved;
 }
 
 }  // namespace tandem

@@ -70,6 +70,9 @@ class TrainLoop {
   // Rollout correction, advantages and the next KL coefficient.
   absl::Status ComputeAllAdvantages(StepBatch& batch);
   absl::Status Record(StepBatch& batch);
+  DiskNeed SamplesNeed() const;
+  // Passes all metrics to the operating system; waits for their disk.
+  absl::Status FlushMetrics();
 
   // Whether `status` is only a consequence of stopping the run.
   bool Stopped(const absl::Status& status) const;

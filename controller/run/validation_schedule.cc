@@ -43,6 +43,8 @@ absl::Status ValidationSchedule::Validate() {
   evaluated_.insert(record->step);
   length_.CountValidation(absl::Seconds(record->seconds));
   context_.tracker.Log(record->step, record->metrics);
+  TANDEM_RETURN_IF_ERROR(context_.disk.Until({.what = "metrics", .folder = options_.run_dir},
+                                             [this] { return context_.tracker.Flush(); }));
   context_.progress.OnEvaluation(*record);
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/base/disk_refusal.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "controller/store/batch_file.h"
@@ -37,8 +38,10 @@ absl::Status BatchSaver::SaveDue(const StepBatch& batch) {
   }
   const std::string path =
       fmt::format("{}/batches/step_{}{}", options_.run_dir, batch.step, kBatchSuffix);
-  const absl::Status saved = Save(path, MakeInfo(batch), batch);
-  if (saved.ok() || absl::IsDataLoss(saved)) return saved;
+  const absl::Status saved = context_.disk.Until(
+      {.what = fmt::format("the batch of step {}", batch.step), .folder = options_.run_dir},
+      [&] { return Save(path, MakeInfo(batch), batch); });
+  if (saved.ok() || (absl::IsDataLoss(saved) && !IsDiskRefused(saved))) return saved;
   context_.progress.OnMessage(
       fmt::format("step {}: its batch is not saved: {}", batch.step, std::string(saved.message())));
   return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include "controller/rollouts/rollout_fleet.h"
 #include "controller/rollouts/weight_sync.h"
 #include "controller/store/checkpoint_index.h"
+#include "controller/store/disk/disk_wait.h"
 #include "controller/store/progress.h"
 #include "controller/store/run_store.h"
 #include "controller/store/sample_store.h"
@@ -34,6 +35,7 @@ struct StepContext {
   Tracker& tracker;
   ProgressSink& progress;
   CheckpointIndex& checkpoints;
+  DiskWait& disk;
   Clock& clock;
   std::vector<Prompt> validation;
   std::function<bool()> interrupted;  // true: stop now, without waiting for the end of the step

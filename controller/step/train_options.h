@@ -14,6 +14,7 @@
 #include "controller/algorithm/group_filter.h"
 #include "controller/algorithm/kl_penalty.h"
 #include "controller/balance/rank_assignment.h"
+#include "controller/data/pinned_inputs.h"
 #include "controller/partial_rollout/partial_options.h"
 #include "controller/partial_rollout/tail_model.h"
 #include "controller/step/run_length.h"
@@ -31,8 +32,10 @@ struct TrainOptions {
   bool val_before_train = true;
   std::string run_dir;
   std::string model_path;
-  std::string config_yaml;   // resolved, for checkpoints
-  bool save_moments = true;  // of the optimizer, in checkpoints
+  std::string config_yaml;                // resolved, for checkpoints
+  std::vector<PinnedInput> inputs;        // what the run reads, for checkpoints
+  int64_t expected_checkpoint_bytes = 0;  // of one, for messages; 0: unknown
+  bool save_moments = true;               // of the optimizer, in checkpoints
   absl::Duration register_timeout = absl::Seconds(60);
 
   // Generation

@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/disk_refusal.h"
 #include "common/base/json_nesting.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -31,7 +32,8 @@ constexpr char kReplaced[] = ".replaced";
 constexpr int kFormat = 1;
 
 absl::Status FromError(const std::string& what, const std::error_code& error) {
-  return MakeStatus(IoErrorCode(error.value()), "{}: {}", what, error.message());
+  return MarkedByErrno(MakeStatus(IoErrorCode(error.value()), "{}: {}", what, error.message()),
+                       error.value());
 }
 
 // The N of "step_N"; nullopt for any other name.
@@ -71,6 +73,28 @@ absl::StatusOr<std::map<std::string, int64_t>> ListFiles(const std::string& path
   return files;
 }
 
+Json InputsJson(const std::vector<PinnedInput>& inputs) {
+  Json json = Json::array();
+  for (const PinnedInput& input : inputs) {
+    json.push_back({{"key", input.key},
+                    {"path", input.path},
+                    {"bytes", input.bytes},
+                    {"digest", input.digest}});
+  }
+  return json;
+}
+
+std::vector<PinnedInput> InputsFromJson(const Json& json) {
+  std::vector<PinnedInput> inputs;
+  for (const Json& input : json) {
+    inputs.push_back({.key = input.at("key").get<std::string>(),
+                      .path = input.at("path").get<std::string>(),
+                      .bytes = input.at("bytes").get<int64_t>(),
+                      .digest = input.at("digest").get<std::string>()});
+  }
+  return inputs;
+}
+
 Json StateJson(const ControllerState& state) {
   Json json;
   json["format"] = kFormat;
@@ -83,6 +107,7 @@ Json StateJson(const ControllerState& state) {
   json["skipped_in_a_row"] = state.skipped_in_a_row;
   if (state.kl_coef) json["kl_coef"] = *state.kl_coef;
   if (state.planned_steps > 0) json["planned_steps"] = state.planned_steps;
+  if (!state.inputs.empty()) json["inputs"] = InputsJson(state.inputs);
   json["files"] = state.files;
   json["config"] = state.config_yaml;
   return json;
@@ -107,6 +132,7 @@ absl::StatusOr<ControllerState> FromJson(const std::string& path, const std::str
   state.skipped_in_a_row = json.value("skipped_in_a_row", int64_t{0});
   if (json.contains("kl_coef")) state.kl_coef = json.at("kl_coef").get<double>();
   state.planned_steps = json.value("planned_steps", int64_t{0});
+  if (json.contains("inputs")) state.inputs = InputsFromJson(json.at("inputs"));
   state.files = json.at("files").get<std::map<std::string, int64_t>>();
   state.config_yaml = json.at("config").get<std::string>();
   return state;
@@ -147,7 +173,8 @@ absl::StatusOr<std::string> CheckpointIndex::Begin(int64_t step) {
   std::error_code error;
   fs::remove(dir_ + "/" + kFinished, error);
   fs::remove_all(path, error);
-  TANDEM_RETURN_IF_ERROR(MakeFolder(path));
+  fs::create_directories(path, error);
+  if (error) return FromError("cannot make the folder " + path, error);
   return path;
 }
 

@@ -16,6 +16,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "controller/data/pinned_inputs.h"
 #include "controller/data/prompt.h"
 
 namespace tandem {
@@ -32,6 +33,7 @@ struct ControllerState {
   int64_t skipped_in_a_row = 0;   // newest consecutive skipped optimizer steps
   int64_t planned_steps = 0;      // total that a time limit settled; 0: none
   std::string config_yaml;
+  std::vector<PinnedInput> inputs;       // empty: written by a version that did not record them
   std::map<std::string, int64_t> files;  // bytes by path relative to the checkpoint
 };
 

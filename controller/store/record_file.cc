@@ -7,8 +7,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "common/base/disk_refusal.h"
 #include "common/base/log.h"
 #include "common/formats/file_io.h"
+#include "controller/store/run_file.h"
 
 namespace tandem {
 namespace {
@@ -23,6 +25,8 @@ RecordFile::RecordFile(std::string path, std::string contents)
     : path_(std::move(path)), contents_(std::move(contents)), fd_(OpenRecordFile(path_)) {}
 
 RecordFile::~RecordFile() {
+  const absl::Status written = Flush();
+  if (!written.ok()) LogWarn("{} are lost: {}", contents_, std::string(written.message()));
   Close();
   TellDropped();
 }
@@ -33,9 +37,14 @@ void RecordFile::Close() {
 }
 
 bool RecordFile::Append(const std::string& record) {
-  const int error = Write(record);
+  const int error = Write(held_back_ + record);
   if (error == 0) {
+    held_back_.clear();
     TellDropped();
+    return true;
+  }
+  if (WaitingMayHelp(error)) {
+    held_back_ += record;
     return true;
   }
   if (dropped_++ == 0) {
@@ -45,11 +54,21 @@ bool RecordFile::Append(const std::string& record) {
   return false;
 }
 
-int RecordFile::Write(const std::string& record) {
+absl::Status RecordFile::Flush() {
+  if (held_back_.empty()) return absl::OkStatus();
+  const int error = Write(held_back_);
+  if (error == 0) {
+    held_back_.clear();
+    return absl::OkStatus();
+  }
+  return WithDiskRefused(RunFileError(path_, "writing", error));
+}
+
+int RecordFile::Write(const std::string& records) {
   if (fd_ < 0) fd_ = OpenRecordFile(path_);
   const int64_t end = fd_ < 0 ? -1 : lseek(fd_, 0, SEEK_END);
   if (end < 0) return errno;
-  return AppendOrCutBack(fd_, record, end, Sync::kNo).error;
+  return AppendOrCutBack(fd_, records, end, Sync::kNo).error;
 }
 
 void RecordFile::TellDropped() {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "common/base/disk_refusal.h"
 #include "common/base/status.h"
 #include "common/formats/file_io.h"
 #include "common/formats/files.h"
@@ -9,8 +10,10 @@
 namespace tandem {
 
 absl::Status RunFileError(const std::string& path, const char* action, int error) {
-  return MakeStatus(IoErrorCode(error), "{}: {} failed: {}{}", path, action, std::strerror(error),
-                    IsDiskFull(error) ? "; free disk space or choose another cluster.run_dir" : "");
+  return MarkedByErrno(
+      MakeStatus(IoErrorCode(error), "{}: {} failed: {}{}", path, action, std::strerror(error),
+                 IsDiskFull(error) ? "; free disk space or choose another cluster.run_dir" : ""),
+      error);
 }
 
 absl::Status WriteRunFile(int fd,

@@ -1,5 +1,5 @@
 // Files that a run writes while it goes on. Errors by IoErrorCode name the file, and where the disk
-// is full the key of the folder.
+// is full the key of the folder; those of a full or failing disk are marked (disk_refusal.h).
 #pragma once
 
 #include <cstdint>

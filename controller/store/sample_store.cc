@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <system_error>
@@ -12,6 +13,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "common/base/disk_refusal.h"
+#include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/types/response_tokens.h"
 #include "controller/store/run_file.h"
@@ -87,7 +90,9 @@ SampleStore::~SampleStore() {
 absl::Status SampleStore::BeginStep(int64_t step) {
   const MutexLock lock(step_mutex_);
   if (fd_ >= 0) close(fd_);
+  fd_ = -1;
   metas_.clear();
+  held_back_.clear();
   step_ = step;
   end_ = 0;
   path_ = fmt::format("{}/step_{:06}.samples", dir_, step);
@@ -143,11 +148,6 @@ absl::Status SampleStore::Put(const Sample& sample, int64_t version, TokenVersio
       .response_segments = ResponseSegments(sample),
       .temperature = sample.temperature};
   return absl::OkStatus();
-}
-
-bool SampleStore::Contains(uint64_t sample_id) const {
-  const MutexLock lock(step_mutex_);
-  return metas_.contains(sample_id);
 }
 
 std::vector<SampleMeta> SampleStore::Metas() const {
@@ -280,8 +280,29 @@ absl::StatusOr<std::vector<float>> SampleStore::ReadArray(TokenArray array,
 
 absl::StatusOr<int64_t> SampleStore::Append(const std::string& bytes) {
   if (fd_ < 0) return FailedPrecondition("no step has begun");
-  TANDEM_RETURN_IF_ERROR(WriteRunFile(fd_, path_, bytes, end_));
+  const absl::Status written =
+      held_back_.empty() ? WriteRunFile(fd_, path_, bytes, end_) : absl::OkStatus();
+  if (!written.ok() && !IsDiskRefused(written)) return written;
+  if (!written.ok()) {
+    held_back_begin_ = end_;
+    LogWarn("{}; the samples are kept in memory until the end of the step",
+            std::string(written.message()));
+  }
+  if (!written.ok() || !held_back_.empty()) held_back_ += bytes;
   return std::exchange(end_, end_ + static_cast<int64_t>(bytes.size()));
+}
+
+absl::Status SampleStore::Flush() {
+  const MutexLock lock(step_mutex_);
+  if (held_back_.empty()) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(WithDiskRefused(WriteRunFile(fd_, path_, held_back_, held_back_begin_)));
+  held_back_.clear();
+  return absl::OkStatus();
+}
+
+int64_t SampleStore::held_back_bytes() const {
+  const MutexLock lock(step_mutex_);
+  return static_cast<int64_t>(held_back_.size());
 }
 
 absl::StatusOr<std::vector<float>> SampleStore::ReadFloats(int64_t offset, int64_t count) const {
@@ -293,6 +314,14 @@ absl::StatusOr<std::vector<float>> SampleStore::ReadFloats(int64_t offset, int64
 }
 
 absl::Status SampleStore::ReadAt(int64_t offset, void* data, int64_t bytes) const {
+  if (!held_back_.empty() && offset >= held_back_begin_) {
+    const auto begin = static_cast<size_t>(offset - held_back_begin_);
+    if (begin + static_cast<size_t>(bytes) > held_back_.size()) {
+      return Internal("{}: {} bytes at {} were not stored", path_, bytes, offset);
+    }
+    std::memcpy(data, held_back_.data() + begin, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  }
   return ReadRunFile(fd_, path_, {static_cast<char*>(data), static_cast<size_t>(bytes)}, offset);
 }
 

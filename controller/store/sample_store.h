@@ -94,7 +94,12 @@ class SampleStore {
   absl::Status Put(const Sample& sample,
                    int64_t version,
                    TokenVersions allowed = TokenVersions::kExactly);
-  bool Contains(uint64_t sample_id) const;
+  // Writes what a full or failing disk has refused in this step, and was kept in memory: Put and
+  // PutArray do not fail for it, because a step must not stand still in the middle. An error is
+  // marked as a disk's refusal (disk_refusal.h) and loses nothing.
+  absl::Status Flush();
+  // The bytes that are kept in memory.
+  int64_t held_back_bytes() const;
 
   // The facts of all samples, in order of sample id.
   std::vector<SampleMeta> Metas() const;
@@ -140,6 +145,9 @@ class SampleStore {
   std::string path_ ABSL_GUARDED_BY(step_mutex_);
   int64_t step_ ABSL_GUARDED_BY(step_mutex_) = -1;
   int64_t end_ ABSL_GUARDED_BY(step_mutex_) = 0;
+  // The end of the file that the disk has refused: records from held_back_begin_ on.
+  std::string held_back_ ABSL_GUARDED_BY(step_mutex_);
+  int64_t held_back_begin_ ABSL_GUARDED_BY(step_mutex_) = 0;
   std::map<uint64_t, SampleMeta> metas_ ABSL_GUARDED_BY(step_mutex_);
 };
 

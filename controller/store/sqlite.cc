@@ -4,10 +4,26 @@
 
 #include <sqlite3.h>
 
+#include "common/base/disk_refusal.h"
 #include "common/base/status.h"
 
 namespace tandem {
 namespace {
+
+// Whether a full or failing disk is the reason, which the system's error number tells where SQLite
+// has one.
+bool IsRefusedByDisk(int result, int system_error) {
+  switch (result & 0xff) {
+    case SQLITE_FULL:
+      return true;
+    case SQLITE_IOERR:
+      return system_error == 0 || WaitingMayHelp(system_error);
+    case SQLITE_CANTOPEN:
+      return WaitingMayHelp(system_error);
+    default:
+      return false;
+  }
+}
 
 absl::StatusCode CodeOf(int result) {
   switch (result & 0xff) {
@@ -29,8 +45,14 @@ absl::StatusCode CodeOf(int result) {
 
 absl::Status ErrorOf(sqlite3* db, int result) {
   const char* file = sqlite3_db_filename(db, "main");
-  return MakeStatus(CodeOf(result), "database {}: {}", file == nullptr ? "" : file,
-                    sqlite3_errmsg(db));
+  const int system_error = sqlite3_system_errno(db);
+  const bool is_refused = IsRefusedByDisk(result, system_error);
+  const absl::StatusCode code = is_refused && IsDiskFull(system_error)
+                                    ? absl::StatusCode::kResourceExhausted
+                                    : CodeOf(result);
+  const absl::Status status =
+      MakeStatus(code, "database {}: {}", file == nullptr ? "" : file, sqlite3_errmsg(db));
+  return is_refused ? WithDiskRefused(status) : status;
 }
 
 }  // namespace

@@ -46,7 +46,8 @@ class SqliteStatement {
 // A connection in WAL mode with full durability. Not thread-safe. Errors name the file:
 // ResourceExhausted (disk full), DataLoss (corrupt, not a database, or an I/O error),
 // PermissionDenied (cannot be opened or written), Internal (locked by another program for more than
-// five seconds, or a bug in the SQL).
+// five seconds, or a bug in the SQL). Those of a full or failing disk are marked (disk_refusal.h),
+// and leave nothing of their transaction.
 class SqliteDatabase {
  public:
   static absl::StatusOr<std::unique_ptr<SqliteDatabase>> Open(const std::string& path);

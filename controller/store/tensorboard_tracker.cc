@@ -142,6 +142,11 @@ void TensorBoardTracker::Rewind(int64_t step) {
   Write(SessionStartEvent(Seconds(clock_.WallNow()), step + 1));
 }
 
+absl::Status TensorBoardTracker::Flush() {
+  const MutexLock lock(file_mutex_);
+  return file_.Flush();
+}
+
 void TensorBoardTracker::Write(const std::string& event) {
   const std::string record = TfRecord(event);
   has_header_ = file_.Append(has_header_ ? record : header_ + record) || has_header_;

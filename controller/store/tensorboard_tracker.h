@@ -45,7 +45,7 @@ class TensorBoardTracker : public Tracker {
   // Writes a session start at `step` + 1, which makes TensorBoard drop its scalars from that step
   // on.
   void Rewind(int64_t step) override;
-  void Flush() override {}  // nothing is buffered
+  absl::Status Flush() override;
 
   const std::string& path() const { return path_; }
 

@@ -22,9 +22,10 @@ void ConsoleTracker::Log(int64_t step, const Metrics& metrics) {
   out_ << line << '\n' << std::flush;
 }
 
-void ConsoleTracker::Flush() {
+absl::Status ConsoleTracker::Flush() {
   const MutexLock lock(out_mutex_);
   out_.flush();
+  return absl::OkStatus();
 }
 
 JsonlTracker::JsonlTracker(std::string path) : path_(std::move(path)), file_(path_, "metrics") {}
@@ -40,6 +41,11 @@ void JsonlTracker::Log(int64_t step, const Metrics& metrics) {
   line["data"] = std::move(data);
   const MutexLock lock(file_mutex_);
   file_.Append(line.dump() + '\n');
+}
+
+absl::Status JsonlTracker::Flush() {
+  const MutexLock lock(file_mutex_);
+  return file_.Flush();
 }
 
 void JsonlTracker::Rewind(int64_t step) {

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <absl/status/status.h>
+
 #include "common/base/mutex.h"
 #include "controller/store/record_file.h"
 
@@ -16,8 +18,8 @@ namespace tandem {
 
 using Metrics = std::map<std::string, double>;
 
-// Thread-safe. Never blocks a step for long and never fails a run: records that cannot be written
-// to a file are dropped, with warnings in the log (RecordFile), and the next ones are tried again.
+// Thread-safe. Log never blocks a step for long and never fails a run: records that a disk refuses
+// are held back, others that cannot be written are dropped (RecordFile).
 class Tracker {
  public:
   virtual ~Tracker() = default;
@@ -26,8 +28,9 @@ class Tracker {
   // Discards records of steps after `step`, which were logged by an earlier process or before a
   // recovery went back. -1: discards all.
   virtual void Rewind(int64_t step) = 0;
-  // Passes all buffered data to the operating system.
-  virtual void Flush() = 0;
+  // Passes all data that is buffered or held back to the operating system. A disk's refusal
+  // (disk_refusal.h) is the only error, and loses nothing.
+  virtual absl::Status Flush() = 0;
 };
 
 // Passes every record to all trackers.
@@ -42,8 +45,10 @@ class FanoutTracker : public Tracker {
   void Rewind(int64_t step) override {
     for (const auto& tracker : trackers_) tracker->Rewind(step);
   }
-  void Flush() override {
-    for (const auto& tracker : trackers_) tracker->Flush();
+  absl::Status Flush() override {
+    absl::Status first;
+    for (const auto& tracker : trackers_) first.Update(tracker->Flush());
+    return first;
   }
 
  private:
@@ -58,7 +63,7 @@ class ConsoleTracker : public Tracker {
 
   void Log(int64_t step, const Metrics& metrics) override;
   void Rewind(int64_t) override {}  // lines that were printed stay
-  void Flush() override;
+  absl::Status Flush() override;
 
  private:
   Mutex out_mutex_;
@@ -75,7 +80,7 @@ class JsonlTracker : public Tracker {
   void Log(int64_t step, const Metrics& metrics) override;
   // Rewrites the file without lines of later steps and without an incomplete line left by a kill.
   void Rewind(int64_t step) override;
-  void Flush() override {}  // nothing is buffered
+  absl::Status Flush() override;
 
  private:
   const std::string path_;

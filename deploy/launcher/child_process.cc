@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 
 #include <fcntl.h>
@@ -73,7 +74,10 @@ absl::StatusOr<pid_t> SpawnChild(const ChildOptions& options) {
 
 std::string LastLines(const std::string& path, int lines, int64_t begin) {
   std::ifstream file(path);
-  file.seekg(begin);
+  std::error_code none;
+  // A log that began anew has nothing of earlier launches.
+  const auto bytes = std::filesystem::file_size(path, none);
+  file.seekg(!none && static_cast<int64_t>(bytes) < begin ? 0 : begin);
   std::deque<std::string> last;
   for (std::string line; std::getline(file, line);) {
     last.push_back(line);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/log_file.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -17,6 +18,8 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
           .overrides = overrides,
           .run_dir = config.cluster().run_dir(),
           .listen = config.cluster().listen(),
+          .log_max_bytes = config.cluster().log_max_mb() << 20,
+          .log_files_to_keep = config.cluster().log_files_to_keep(),
           .checkpoint_dir = config.trainer().default_local_dir(),
           .resume_mode =
               config.weight_sync().check_only() ? std::string() : config.trainer().resume_mode(),
@@ -65,6 +68,15 @@ std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id
     flag("tls-ca", plan.tls_ca);
   }
   return argv;
+}
+
+std::map<std::string, std::string> Environment(const LaunchPlan& plan, const ProcessId& id) {
+  std::map<std::string, std::string> env;
+  if (id.role == Role::kController) env = plan.controller_env;
+  env[kLogFileVariable] = LogPath(plan, id);
+  env[kLogMaxBytesVariable] = std::to_string(plan.log_max_bytes);
+  env[kLogFilesToKeepVariable] = std::to_string(plan.log_files_to_keep);
+  return env;
 }
 
 std::string LogPath(const LaunchPlan& plan, const ProcessId& id) {

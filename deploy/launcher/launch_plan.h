@@ -1,6 +1,7 @@
 // The command lines of a job's processes, made from its configuration.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ struct LaunchPlan {
   std::string listen;     // the controller's address
   std::string launch_id;  // equal for all starts of the controller by one launcher
   std::map<std::string, std::string> controller_env;  // variables for the controller alone
+  int64_t log_max_bytes = 0;                          // after which a log begins anew; 0: never
+  int64_t log_files_to_keep = 3;
   bool start_paused = false;
   std::string checkpoint_dir;             // trainer.default_local_dir
   std::string resume_mode;                // trainer.resume_mode; empty if weights are only checked
@@ -35,6 +38,9 @@ std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id
 
 // Says from where a run that was stopped would resume; empty where weights are only checked.
 std::string ResumeHint(const LaunchPlan& plan);
+
+// The variables of one process, over the launcher's own environment.
+std::map<std::string, std::string> Environment(const LaunchPlan& plan, const ProcessId& id);
 
 // run_dir/logs/<role>-<rank>.log
 std::string LogPath(const LaunchPlan& plan, const ProcessId& id);

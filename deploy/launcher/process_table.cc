@@ -22,8 +22,7 @@ ProcessTable::~ProcessTable() {
 
 absl::Status ProcessTable::Spawn(const ProcessId& id) {
   ChildOptions options{.argv = CommandLine(plan_, id),
-                       .env = id.role == Role::kController ? plan_.controller_env
-                                                           : std::map<std::string, std::string>(),
+                       .env = Environment(plan_, id),
                        .log_path = LogPath(plan_, id),
                        .inherit_stdout = id.role == Role::kController};
   if (!log_begin_.contains(id)) {

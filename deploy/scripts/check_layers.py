@@ -67,8 +67,8 @@ ALLOWED = {
     "controller/generation": BASE + ["controller/data", "controller/partial_rollout", "controller/rollouts", "controller/step",
                                      "controller/workers"],
     "controller/run": BASE + ["common/config", "common/lora", "common/model_spec", "common/formats",
-                              "controller/algorithm", "controller/generation", "controller/partial_rollout",
-                              "controller/step", "controller/store", "controller/workers"],
+                              "controller/algorithm", "controller/data", "controller/generation",
+                              "controller/partial_rollout", "controller/step", "controller/store", "controller/workers"],
     "controller/api": BASE + ["common/net", "controller/rollouts", "controller/run", "controller/step",
                               "controller/store", "controller/workers"],
     # Chooses the parts of a run, and so knows every kind of each.
@@ -132,6 +132,7 @@ INSIDE = {
     "controller/partial_rollout/buffer": [],
     "controller/partial_rollout": ["controller/partial_rollout/buffer"],
     "controller/reward/scorers": ["controller/reward"],
+    "controller/store/disk": ["controller/store"],
     "trainer_worker/losses/policy": ["trainer_worker/losses"],
 }
 # One line for a reader of docs/explanation/architecture.md about each room.

@@ -109,6 +109,10 @@ TEST_CASE("rows that no reward can score are told with file and line before step
                  R"( "reward_model": {"ground_truth": "abc"}})");
   RequireSaid(RefusedInput(rig, 65),
               {"train.jsonl:", "ground truth \"abc\"", "last_integer needs an integer"});
+  // A look at the config alone reads the data, too.
+  const ClusterRig::CtlResult checked = rig.Ctl({"config", "check", rig.config_file()});
+  REQUIRE(checked.code == 65);
+  RequireSaid(checked.output, {"train.jsonl:", "ground truth \"abc\""});
   rig.Set("reward.function", "auto");
   const std::string said = RefusedInput(rig, 65);
   RequireSaid(said, {"train.jsonl:", "no built-in reward for data_source \"x\"", "first_integer"});
@@ -174,7 +178,12 @@ TEST_CASE("local commands end with the codes of what is wrong with their inputs"
   const std::string bad = (rig.dir() / "bad.jsonl").string();
   std::ofstream(bad) << "no JSON\n";
   REQUIRE(rig.Launch({"--dry-run"}).Wait() == 0);  // writes the config file
-  REQUIRE(rig.Ctl({"config", "check", rig.config_file()}).code == 0);
+  const ClusterRig::CtlResult checked = rig.Ctl({"config", "check", rig.config_file()});
+  REQUIRE(checked.code == 0);
+  RequireSaid(checked.output,
+              {"# data.train_files: ", " rows (0 too long, 0 cut)", "# disk of ", "checkpoints "});
+  REQUIRE(rig.Ctl({"config", "check", rig.config_file(), "data.train_files=/no/such.jsonl"}).code ==
+          66);
   REQUIRE(rig.Ctl({"config", "check", "/no/such.yaml"}).code == 66);
   REQUIRE(rig.Ctl({"config", "check", rig.config_file(), "rollout.m=1"}).code == 64);
   REQUIRE(rig.Ctl({"config", "explain", "rollout.m"}).code == 64);

@@ -67,6 +67,24 @@ TEST_CASE("a damaged checkpoint ends the start with 65, file, tensor and the way
   REQUIRE(rig.Weights(2) == expected);
 }
 
+TEST_CASE("damaged weights in a checkpoint end the start with 65, the file and the way on") {
+  ClusterRig rig;
+  rig.SetPairs(2);
+  rig.Set("trainer.total_training_steps", "2");
+  REQUIRE(rig.Launch().Wait() == 0);
+  rig.Set("trainer.total_training_steps", "3");
+  const std::string file = rig.run_dir() + "/checkpoints/step_2/model.safetensors";
+  Damage(file);
+  const int code = rig.Launch({"--grace", "5"}).Wait();
+  const std::string said = rig.Log("launcher") + rig.Log("controller");
+  INFO(said);
+  REQUIRE(code == 65);
+  REQUIRE(Has(said, file + " is damaged: "));
+  REQUIRE(Has(said, "trainer.resume_from_path=" + rig.run_dir() + "/checkpoints/step_1"));
+  REQUIRE_FALSE(Has(said, "recovering"));
+  REQUIRE(rig.LeftBehind() == "");
+}
+
 TEST_CASE("a damaged pool of carried groups: the run goes on from the checkpoint before") {
   const RigOptions options{.config = {{"rollout.partial.max_tokens_per_round", "6"},
                                       {"rollout.partial.groups_per_round", "6"},

@@ -1,13 +1,16 @@
-// The disk fills up while a checkpoint is written: the older one stays, the run ends non-zero.
+// The disk fills up: the run waits between two steps, says so, and goes on when there is space. A
+// stop ends it meanwhile, and the older checkpoint stays.
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iostream>
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
-#include <sys/mount.h>
 
+#include "controller/store/sqlite_run_store.h"
 #include "tests/e2e/recovery.h"
+#include "tests/support/small_disk.h"
 #include "tests/support/text.h"
 
 namespace tandem::testing {
@@ -24,23 +27,6 @@ void RequireResumes(ClusterRig& rig) {
   REQUIRE(rig.LeftBehind() == "");
 }
 
-class SmallDisk {
- public:
-  SmallDisk(fs::path path, int64_t kibibytes) : path_(std::move(path)) {
-    fs::create_directories(path_);
-    const std::string options = fmt::format("size={}k", kibibytes);
-    mounted_ = mount("tmpfs", path_.c_str(), "tmpfs", 0, options.c_str()) == 0;
-  }
-  ~SmallDisk() {
-    if (mounted_) umount2(path_.c_str(), MNT_DETACH);
-  }
-  bool mounted() const { return mounted_; }
-
- private:
-  fs::path path_;
-  bool mounted_ = false;
-};
-
 int64_t BytesIn(const fs::path& folder) {
   int64_t bytes = 0;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -49,13 +35,31 @@ int64_t BytesIn(const fs::path& folder) {
   return bytes;
 }
 
-bool CanMount() {
-  const TempDir dir;
-  return SmallDisk(dir.path() / "disk", 64).mounted();
+// Rows of a run's store, as far as they are equal in equal runs.
+struct StoredRows {
+  std::vector<int64_t> steps;
+  std::vector<std::string> samples;  // in their order
+  friend bool operator==(const StoredRows&, const StoredRows&) = default;
+};
+
+StoredRows RowsOf(const ClusterRig& rig, int64_t steps) {
+  const auto store = *SqliteRunStore::Open(rig.run_dir() + "/run.db");
+  StoredRows rows;
+  const std::vector<StepRecord> stored = *store->ListSteps(0, 0, 0);
+  for (const StepRecord& step : stored) rows.steps.push_back(step.step);
+  for (int64_t step = 1; step <= steps; ++step) {
+    const SampleRecordPage page = *store->ListSamples(step, 1000, 0);
+    for (const SampleRecord& sample : page.samples) {
+      rows.samples.push_back(
+          fmt::format("{} {} {} {}", step, sample.sample_id, sample.response, sample.reward));
+    }
+  }
+  return rows;
 }
 
-TEST_CASE("a disk that is full at a checkpoint leaves the older one and ends the run") {
-  if (!CanMount()) {
+TEST_CASE(
+    "a disk that is full at a checkpoint leaves the older one and waits until it is stopped") {
+  if (!CanMountDisks()) {
     std::cout << "skipped: only root can mount the small disk that this test fills; "
                  "e2e_file_limit_test makes the same writes fail in another way"
               << std::endl;
@@ -73,7 +77,17 @@ TEST_CASE("a disk that is full at a checkpoint leaves the older one and ends the
   rig.UseRunDir("full");
   rig.Set("trainer.total_training_steps", "2");
   rig.Set("trainer.default_local_dir", disk);
-  const int code = rig.Launch({"--grace", "5"}).Wait();
+  rig.Set("trainer.disk_retry_seconds", "0.5");
+  TestProcess& launcher = rig.Launch({"--grace", "5"});
+  rig.WaitForStatus("the run to wait for space", [&](const auto& status) {
+    return Has(status.waits_for(),
+               "no space on " + disk.string() + " for the checkpoint of step 2");
+  });
+  const ClusterRig::CtlResult shown = rig.Ctl({"status"});
+  REQUIRE(Has(shown.output, "waits: no space on "));
+  REQUIRE(Has(shown.output, " MiB needed, "));
+  REQUIRE(rig.Ctl({"stop"}).code == 0);
+  const int code = launcher.Wait();
   const std::string said = rig.Log("launcher") + rig.Log("controller");
   INFO(said);
   REQUIRE(code == 74);
@@ -92,13 +106,14 @@ TEST_CASE("a disk that is full at a checkpoint leaves the older one and ends the
 
 // Masters and moments lie on the disk that fills up, in files that have their room already.
 TEST_CASE("a disk that is full at a checkpoint takes nothing from offloaded masters and moments") {
-  if (!CanMount()) return;  // the test above says so
+  if (!CanMountDisks()) return;  // the test above says so
   const RigOptions options{.config = {{"actor.fsdp_config.param_offload", "true"},
                                       {"actor.fsdp_config.optimizer_offload", "true"}}};
   ClusterRig rig(options);
   rig.SetPairs(2);
   rig.UseRunDir("full");
   rig.Set("trainer.save_freq", "1");
+  rig.Set("trainer.disk_retry_seconds", "0.5");
   rig.Set("trainer.total_training_steps", "3");
   SmallDisk disk(rig.run_dir(), 256 << 10);
   REQUIRE(disk.mounted());
@@ -113,18 +128,23 @@ TEST_CASE("a disk that is full at a checkpoint takes nothing from offloaded mast
   std::ofstream(filler) << std::string(static_cast<size_t>(room - checkpoint_bytes / 2), 'x');
   REQUIRE(static_cast<int64_t>(fs::space(rig.run_dir()).available) < checkpoint_bytes);
 
-  // In the middle of a run it goes on, and what the disk lacks is room for a checkpoint alone.
-  REQUIRE(rig.Ctl({"step"}).code == 0);
-  std::string said = rig.Log("launcher");
-  INFO(said << rig.Log("controller"));
-  REQUIRE(Has(said, "no checkpoint of step 2: "));
-  REQUIRE(Has(said, "No space left on device"));
-  REQUIRE_FALSE(Has(said, "recovering"));
+  // What the disk lacks is room for a checkpoint alone.
+  std::future<int> step = std::async(std::launch::async, [&] { return rig.Ctl({"step"}).code; });
+  rig.WaitForStatus("the run to wait for space", [](const auto& status) {
+    return Has(status.waits_for(), "for the checkpoint of step 2");
+  });
   REQUIRE(fs::exists(checkpoints / "step_1" / "model.safetensors"));
   REQUIRE_FALSE(fs::exists(checkpoints / "step_2"));
+  fs::remove(filler);
+  REQUIRE(step.get() == 0);
+  const std::string said = rig.Log("launcher");
+  INFO(said << rig.Log("controller"));
+  REQUIRE(Has(said, "No space left on device"));
+  REQUIRE(Has(said, "the run goes on"));
+  REQUIRE_FALSE(Has(said, "recovering"));
+  REQUIRE(fs::exists(checkpoints / "step_2" / "model.safetensors"));
   REQUIRE_FALSE(fs::exists(checkpoints / "step_2.tmp"));
 
-  fs::remove(filler);
   REQUIRE(rig.Ctl({"step"}).code == 0);
   REQUIRE(rig.Ctl({"stop"}).code == 0);
   REQUIRE(launcher.Wait() == 0);
@@ -132,6 +152,80 @@ TEST_CASE("a disk that is full at a checkpoint takes nothing from offloaded mast
   const Outcome outcome = OutcomeOf(rig, 3);
   REQUIRE(outcome.metrics == Undisturbed().metrics);
   REQUIRE(outcome.weights == Undisturbed().weights);
+}
+
+TEST_CASE("a run on a disk without any space waits, goes on and has lost no row") {
+  if (!CanMountDisks()) return;  // the first test says so
+  const RigOptions options{.config = {{"trainer.save_batch_freq", "1"}}};
+  ClusterRig undisturbed(options);
+  undisturbed.SetPairs(2);
+  REQUIRE(undisturbed.Launch().Wait() == 0);
+
+  ClusterRig rig(options);
+  rig.SetPairs(2);
+  rig.Set("trainer.disk_retry_seconds", "0.5");
+  const SmallDisk disk(rig.run_dir(), 256 << 10);
+  REQUIRE(disk.mounted());
+  TestProcess& launcher = rig.Launch({"--start-paused"});
+  rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
+  for (int step = 1; step <= 3; ++step) {
+    disk.Fill(0);
+    std::future<int> done = std::async(std::launch::async, [&] { return rig.Ctl({"step"}).code; });
+    rig.WaitForStatus("the run to wait for space",
+                      [](const auto& status) { return !status.waits_for().empty(); });
+    disk.Empty();
+    const int code = done.get();
+    INFO(rig.Log("launcher") << rig.Log("controller"));
+    REQUIRE(code == 0);
+  }
+  REQUIRE(rig.Ctl({"stop"}).code == 0);
+  REQUIRE(launcher.Wait() == 0);
+  REQUIRE(rig.LeftBehind() == "");
+  REQUIRE_FALSE(Has(rig.Log("launcher"), "recovering"));
+  const Outcome outcome = OutcomeOf(rig, 3);
+  REQUIRE(outcome.metrics == Undisturbed().metrics);
+  REQUIRE(outcome.weights == Undisturbed().weights);
+  REQUIRE(RowsOf(rig, 3).steps == std::vector<int64_t>{1, 2, 3});
+  REQUIRE(RowsOf(rig, 3) == RowsOf(undisturbed, 3));
+  for (int step = 1; step <= 3; ++step) {
+    REQUIRE(rig.HasRunFile(fmt::format("batches/step_{}.batch", step)));
+    const std::string samples = fmt::format("samples/step_{:06}.samples", step);
+    REQUIRE(rig.RunFile(samples).size() == undisturbed.RunFile(samples).size());
+  }
+}
+
+TEST_CASE("a run that is stopped while it waits for a disk has all rows after the next start") {
+  if (!CanMountDisks()) return;  // the first test says so
+  ClusterRig undisturbed;
+  undisturbed.SetPairs(2);
+  REQUIRE(undisturbed.Launch().Wait() == 0);
+
+  ClusterRig rig;
+  rig.SetPairs(2);
+  rig.Set("trainer.disk_retry_seconds", "0.5");
+  const SmallDisk disk(rig.run_dir(), 256 << 10);
+  // Checkpoints have space: the step whose rows are missing must not be saved all the same.
+  rig.Set("trainer.default_local_dir", rig.dir() / "elsewhere");
+  TestProcess& launcher = rig.Launch({"--start-paused"});
+  rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
+  REQUIRE(rig.Ctl({"step"}).code == 0);
+  disk.Fill(0);
+  std::future<int> done = std::async(std::launch::async, [&] { return rig.Ctl({"step"}).code; });
+  rig.WaitForStatus("the run to wait for space",
+                    [](const auto& status) { return !status.waits_for().empty(); });
+  REQUIRE(rig.Ctl({"stop"}).code == 0);
+  const int code = launcher.Wait();
+  disk.Empty();
+  done.get();
+  INFO(rig.Log("launcher") << rig.Log("controller"));
+  REQUIRE(code == 74);
+  REQUIRE(rig.LeftBehind() == "");
+  REQUIRE(fs::exists(rig.dir() / "elsewhere" / "step_1"));
+  REQUIRE_FALSE(fs::exists(rig.dir() / "elsewhere" / "step_2"));
+
+  REQUIRE(rig.Launch().Wait() == 0);
+  REQUIRE(RowsOf(rig, 3) == RowsOf(undisturbed, 3));
+  REQUIRE(OutcomeOf(rig, 3).metrics == Undisturbed().metrics);
 }
 
 }  // namespace

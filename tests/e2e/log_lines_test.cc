@@ -1,4 +1,7 @@
 // Every line of a worker's log says who wrote it, in which step, with which weights.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <regex>
 #include <sstream>
 
@@ -54,6 +57,35 @@ TEST_CASE("log lines of both workers carry step and weight version") {
     REQUIRE(synced->step == "3");
     REQUIRE(synced->version == "3");
   }
+}
+
+TEST_CASE("a log that is too large begins anew, and older ones stay as far as they are kept") {
+  ClusterRig rig;
+  rig.Set("cluster.log_max_mb", "1");
+  rig.Set("cluster.log_files_to_keep", "1");
+  const std::filesystem::path logs = rig.run_dir() + "/logs";
+  std::filesystem::create_directories(logs);
+  const std::string earlier(size_t{2} << 20, 'x');  // what an earlier launch has left
+  for (const std::string name : {"trainer-0.log", "controller-0.log"}) {
+    std::ofstream(logs / name) << earlier << "\n";
+  }
+  std::ofstream(logs / "trainer-0.log.1") << "the oldest";
+  const int code = rig.Launch().Wait();
+  INFO(rig.Log("launcher"));
+  REQUIRE(code == 0);
+  for (const std::string role : {"trainer", "controller"}) {
+    INFO(rig.Log(role));
+    // The line that was one too many, and then the new file.
+    const std::string older = rig.RunFile("logs/" + role + "-0.log.1");
+    REQUIRE(older.starts_with(earlier + "\n2"));
+    REQUIRE(older.size() < earlier.size() + 1000);
+    REQUIRE(rig.Log(role).size() < earlier.size());
+    REQUIRE_FALSE(rig.HasRunFile("logs/" + role + "-0.log.2"));
+  }
+  const std::vector<Line> lines = LinesOfRole(rig, "trainer");
+  REQUIRE(std::any_of(lines.begin(), lines.end(), [](const Line& line) {
+    return line.text.find("SyncWeights of version 3") != std::string::npos;
+  }));
 }
 
 }  // namespace

@@ -129,7 +129,7 @@ class MemoryTracker : public Tracker {
   void Rewind(int64_t step) override {
     std::erase_if(steps, [step](int64_t logged) { return logged > step; });
   }
-  void Flush() override {}
+  absl::Status Flush() override { return absl::OkStatus(); }
 
   std::vector<int64_t> steps;
 };
@@ -238,6 +238,7 @@ class FakeRun {
             .tracker = tracker,
             .progress = progress,
             .checkpoints = *checkpoints,
+            .disk = disk,
             .clock = clock,
             .validation = validation,
             .interrupted = [this] { return control && control->stop_now(); }};
@@ -281,6 +282,9 @@ class FakeRun {
   MemoryRunStore store;
   MemoryTracker tracker;
   RecordingProgress progress;
+  DiskWait disk{clock,
+                {.ended = [this] { return control && control->snapshot().stopping; },
+                 .tell = [this](const std::string& line) { progress.OnMessage(line); }}};
   std::vector<Prompt> validation;
   TrainOptions options;
   RolloutFleetOptions fleet_options;

@@ -77,14 +77,18 @@ ChunkChoice ChooseChunk(const KernelSet& kernels,
     return choice;
   }
   const float target = row.uniform * stats.sum;
-  for (; choice.chunk < count - 1; ++choice.chunk) {
+  // The last chunk with a possible token, if rounding leaves the sum below the target: tokens of
+  // later chunks may be masked.
+  ChunkChoice last;
+  for (; choice.chunk < count; ++choice.chunk) {
     float scale = 0;
     kernels.exp_logits(&chunks[choice.chunk].max, 1, 1.0f, stats.max, &scale);
     const float weight = chunks[choice.chunk].sum * scale;
-    if (choice.before + weight > target) break;
+    if (choice.before + weight > target) return choice;
+    if (weight != 0.0f) last = choice;
     choice.before += weight;
   }
-  return choice;
+  return last;
 }
 
 int64_t ChooseInChunk(const KernelSet& kernels,

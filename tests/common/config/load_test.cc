@@ -150,10 +150,14 @@ TEST_CASE("wrong types, ranges and choices are refused") {
   REQUIRE(ErrorOf("rollout: 3\n") == "FILE:1: rollout: is a section: it holds keys, not a value");
   REQUIRE(ErrorOf("data.shuffle: maybe\n") ==
           "FILE:1: data.shuffle: expects true or false, not \"maybe\"");
-  REQUIRE(ErrorOf("actor.optim.lr: fast\n") ==
-          "FILE:1: actor.optim.lr: expects a number, not \"fast\"");
-  REQUIRE(ErrorOf("actor.optim.lr: nan\n") ==
-          "FILE:1: actor.optim.lr: expects a number, not \"nan\"");
+  REQUIRE(
+      ErrorOf("actor.optim.lr: fast\n") ==
+      "FILE:1: actor.optim.lr: expects a number, not \"fast\": digits, maybe with a point and an "
+      "exponent, such as 0.5 or 1e-6");
+  REQUIRE(
+      ErrorOf("actor.optim.lr: nan\n") ==
+      "FILE:1: actor.optim.lr: expects a number, not \"nan\": digits, maybe with a point and an "
+      "exponent, such as 0.5 or 1e-6");
   REQUIRE(ErrorOf("rollout.n: 0\n") == "FILE:1: rollout.n: 0 is out of range: at least 1");
   REQUIRE(ErrorOf("rollout.sleep_level: 3\n") ==
           "FILE:1: rollout.sleep_level: 3 is out of range: at most 2");

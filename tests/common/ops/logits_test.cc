@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
+#include "common/ops/numerics_layout.h"
 #include "tests/common/ops/ops_fixture.h"
 #include "trainer_worker/forward_backward/layer_loop.h"
 
@@ -140,6 +142,114 @@ TEST_CASE("A row's log-prob and sample do not depend on the batch or threads", "
         REQUIRE(part[i].entropy == scored.entropy[from + i]);
         REQUIRE(again.log_probs[i] == full[from + i].log_prob);
         REQUIRE(again.entropy[i] == scored.entropy[from + i]);
+      }
+    }
+  }
+}
+
+namespace {
+
+// A head that masks ids by a bias of -inf: single ones, and a whole chunk.
+struct MaskedHead {
+  explicit MaskedHead(DType dtype) : head(dtype, kLogitsVocab, kLogitsDim, 2, 1.0f, true) {
+    for (int64_t id = 0; id < kLogitsLimit; ++id) {
+      if (masked(id)) head.bias.Set(0, id, -std::numeric_limits<float>::infinity());
+    }
+  }
+  static bool masked(int64_t id) { return id % 3 == 1 || id / kVocabChunk == 1; }
+
+  TestWeight head;
+};
+
+// Every second row is scored on a masked token.
+std::vector<int32_t> TargetsOnMaskedHead(int64_t rows) {
+  std::vector<int32_t> targets;
+  for (int64_t i = 0; i < rows; ++i) targets.push_back(static_cast<int32_t>(3 * i + i % 2));
+  return targets;
+}
+
+}  // namespace
+
+TEST_CASE("Masked logits of -inf have no probability, no entropy, and are never sampled",
+          "[ops][logits]") {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    const auto ops = testing::MakeForward(dtype, 2);
+    constexpr int64_t kRows = 24;
+    const TestMatrix hidden = TestMatrix::Random(dtype, kRows, kLogitsDim, 1, 2.0f);
+    const MaskedHead masked(dtype);
+    const std::vector<float> logits = AllLogits(*ops, hidden, masked.head);
+    const std::vector<int32_t> targets = TargetsOnMaskedHead(kRows);
+    const std::vector<float> temperatures(kRows, 0.7f);
+    const Scored scored =
+        Score(*ops, hidden.view(), masked.head, targets.data(), temperatures.data());
+    for (size_t i = 0; i < kRows; ++i) {
+      const std::vector<double> p = Probabilities(logits, static_cast<int64_t>(i), 0.7f);
+      double entropy = 0;
+      for (const double value : p) entropy -= value > 0 ? value * std::log(value) : 0;
+      REQUIRE(scored.entropy[i] == Approx(entropy).epsilon(1e-5).margin(1e-5));
+      if (MaskedHead::masked(targets[i])) {
+        REQUIRE(scored.log_probs[i] == -std::numeric_limits<float>::infinity());
+      } else {
+        const double expected = std::log(p[static_cast<size_t>(targets[i])]);
+        REQUIRE(scored.log_probs[i] == Approx(expected).epsilon(2e-6).margin(1e-5));
+      }
+    }
+    // What a rollout samples, plainly, greedily, and with hard filters, has the trainer's bits.
+    std::vector<SampleRow> rows;
+    for (uint64_t i = 0; i < kRows; ++i) {
+      const float u = i == 0 ? 1.0f - 0x1p-24f : RandomUniform(1, 2, i);
+      rows.push_back({i % 5 == 1 ? 0.0f : 0.7f, i % 4 == 2 ? 0.9f : 1.0f, i % 6 == 3 ? 40 : -1, u});
+    }
+    std::vector<SampledToken> sampled(kRows);
+    ops->Sample(hidden.view(), masked.head.view(), kLogitsLimit, rows, sampled.data());
+    std::vector<int32_t> tokens;
+    std::vector<float> sampled_at;
+    for (size_t i = 0; i < kRows; ++i) {
+      REQUIRE_FALSE(MaskedHead::masked(sampled[i].token));
+      tokens.push_back(sampled[i].token);
+      sampled_at.push_back(rows[i].temperature);
+    }
+    const Scored again = Score(*ops, hidden.view(), masked.head, tokens.data(), sampled_at.data());
+    for (size_t i = 0; i < kRows; ++i) {
+      REQUIRE(std::isfinite(sampled[i].log_prob));
+      REQUIRE(again.log_probs[i] == sampled[i].log_prob);
+      REQUIRE(again.entropy[i] == sampled[i].entropy);
+    }
+  }
+}
+
+TEST_CASE("Masked logits of -inf have no gradient", "[ops][logits]") {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    const auto forward = testing::MakeForward(dtype, 2);
+    const auto backward = testing::MakeBackward(dtype, 2);
+    constexpr int64_t kRows = 24;
+    const TestMatrix hidden = TestMatrix::Random(dtype, kRows, kLogitsDim, 1, 2.0f);
+    const MaskedHead masked(dtype);
+    const std::vector<int32_t> targets = TargetsOnMaskedHead(kRows);
+    const std::vector<float> temperatures(kRows, 0.7f), grad_log_probs(kRows, 0.5f);
+    std::vector<float> log_probs(kRows);
+    std::vector<RowStats> stats(kRows);
+    forward->TokenLogProbs(hidden.view(), masked.head.view(), kLogitsLimit, targets.data(),
+                           temperatures.data(), log_probs.data(), stats.data());
+    for (const float of_entropy : {0.0f, 0.3f, -20.0f}) {
+      const std::vector<float> grad_entropy(kRows, of_entropy);
+      const TestMatrix dhidden(dtype, kRows, kLogitsDim);
+      std::vector<float> dhead(static_cast<size_t>(kLogitsVocab * kLogitsDim), 0.0f);
+      backward->TokenLogProbs(hidden.view(), masked.head.view(), kLogitsLimit, targets.data(),
+                              temperatures.data(), stats.data(), grad_log_probs.data(),
+                              grad_entropy.data(), dhidden.view(), dhead.data());
+      double learned = 0;
+      for (int64_t id = 0; id < kLogitsLimit; ++id) {
+        for (int64_t j = 0; j < kLogitsDim; ++j) {
+          const float gradient = dhead[static_cast<size_t>(id * kLogitsDim + j)];
+          REQUIRE(std::isfinite(gradient));
+          if (MaskedHead::masked(id)) REQUIRE(gradient == 0.0f);
+          learned += std::abs(static_cast<double>(gradient));
+        }
+      }
+      REQUIRE(learned > 0.0);
+      for (int64_t i = 0; i < kRows; ++i) {
+        for (int64_t j = 0; j < kLogitsDim; ++j) REQUIRE(std::isfinite(dhidden.At(i, j)));
       }
     }
   }

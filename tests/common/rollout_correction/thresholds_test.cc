@@ -90,5 +90,21 @@ TEST_CASE("Criteria join with commas and drop doubles; thresholds are one or as 
           std::string::npos);
 }
 
+TEST_CASE("Thresholds that cannot be read are refused with the grammar", "[rollout_correction]") {
+  for (const std::string text :
+       {"1.5,", ",1.5", "1,,2", "1.5x,2", "0,5_2", "1e39", "1e-60", "nan"}) {
+    INFO(text);
+    const std::string refusal = ThresholdsRefusal(
+        text.find(',') == std::string::npos ? "token_k2" : "token_k1,token_k2", text);
+    const bool counted = refusal.find("thresholds for") != std::string::npos;
+    REQUIRE((counted || refusal.find("\"lo_hi\" such as 0.5_2.0") != std::string::npos));
+  }
+  REQUIRE(ThresholdsRefusal("token_k1,token_k2", "1.5,").find("a bound is missing") !=
+          std::string::npos);
+  REQUIRE(ThresholdsRefusal("token_k2", "1e-60").find("beyond the range of a float") !=
+          std::string::npos);
+  REQUIRE_FALSE(ParseImportanceBounds("1e39").ok());
+}
+
 }  // namespace
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/config/loaded_config.h"
 #include "tests/fakes/fake_run.h"
+#include "tests/support/small_disk.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 
@@ -81,6 +82,22 @@ TEST_CASE("A dry run of a weight check needs no folder for checkpoints, one of t
   REQUIRE(absl::IsPermissionDenied(training));
   REQUIRE(training.message().find("trainer.default_local_dir: cannot make the folder") !=
           std::string::npos);
+}
+
+TEST_CASE("A dry run tells what will be written, and refuses checkpoints that no disk holds",
+          "[dry_run]") {
+  const Said said = DryRunOf({});
+  INFO(said.all);
+  REQUIRE(said.all.find("disk of ") != std::string::npos);
+  REQUIRE(said.all.find(": checkpoints ") != std::string::npos);
+  const testing::TempDir dir;
+  const testing::SmallDisk small(dir.path() / "disk", 64);
+  if (!small.mounted()) return;  // only root can; disk_plan_test.cc has the refusal itself
+  const absl::Status refused =
+      TryDryRun({"trainer.default_local_dir=" + (small.path() / "checkpoints").string()}).status();
+  INFO(refused);
+  REQUIRE(absl::IsResourceExhausted(refused));
+  REQUIRE(refused.message().find("trainer.max_actor_ckpt_to_keep") != std::string::npos);
 }
 
 TEST_CASE("A dry run for GPUs does not speak of a plan that it did not make", "[dry_run]") {

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <set>
 
 #include <catch2/catch.hpp>
@@ -44,6 +45,19 @@ TEST_CASE("MakeAddition is a function of its options", "[data][make_addition]") 
   const auto other = MakeAddition(c.path(), {9, 0.2, 6}).value();
   REQUIRE(ReadWholeFile(first.val_path).value() == ReadWholeFile(same.val_path).value());
   REQUIRE(ReadWholeFile(first.val_path).value() != ReadWholeFile(other.val_path).value());
+}
+
+TEST_CASE("MakeAddition writes no file of held-out pairs where there are none",
+          "[data][make_addition]") {
+  const testing::TempDir dir;
+  REQUIRE(std::filesystem::exists(MakeAddition(dir.path(), {9, 0.2, 1})->val_path));
+  // Pairs of the earlier file are trained on now.
+  const auto files = MakeAddition(dir.path(), {9, 0.0, 1});
+  REQUIRE(files.ok());
+  REQUIRE(files->val_path.empty());
+  REQUIRE(files->val_rows == 0);
+  REQUIRE(files->train_rows == 100);
+  REQUIRE_FALSE(std::filesystem::exists(dir.path() / "val.jsonl"));
 }
 
 TEST_CASE("MakeAddition refuses options out of range", "[data][make_addition]") {

@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/disk_refusal.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/text.h"
 
@@ -108,7 +109,25 @@ TEST_CASE("a run that continues from a checkpoint has saved its steps", "[checkp
   REQUIRE(run.journal.Count("trainer 0 SaveState") == 0);
 }
 
-TEST_CASE("a full disk is an error after the last step alone", "[checkpointer]") {
+TEST_CASE("a checkpoint waits for a full disk, and is saved once there is space",
+          "[checkpointer]") {
+  CheckpointerRun run;
+  const absl::Status full = WithDiskRefused(absl::ResourceExhaustedError("no space left"));
+  run.journal.FailNext("trainer 0", "SaveState", full, 0, 2);
+  const Instant begin = run.clock.Now();
+  REQUIRE(run.FinishStep(2).ok());
+  REQUIRE(run.clock.Now() - begin == absl::Seconds(20));
+  REQUIRE(run.SavedSteps() == Steps{2});
+  REQUIRE(run.progress.messages.size() >= 2);
+  REQUIRE(testing::Has(run.progress.messages.front(), "for the checkpoint of step 2"));
+  // A stop ends the wait: no later checkpoint, and the older one stays.
+  run.control->StopAfterStep();
+  run.journal.FailNext("trainer 0", "SaveState", full);
+  REQUIRE(absl::IsResourceExhausted(run.FinishStep(5)));
+  REQUIRE(run.SavedSteps() == Steps{2});
+}
+
+TEST_CASE("a lack of something else is an error after the last step alone", "[checkpointer]") {
   CheckpointerRun run;
   run.FillDisk();
   REQUIRE(run.FinishStep(2).ok());

@@ -98,6 +98,71 @@ struct ResumePointFolder {
 
 }  // namespace
 
+namespace {
+
+const std::vector<PinnedInput> kInputs = {
+    {.key = "data.train_files", .path = "/a/train.jsonl", .bytes = 5, .digest = "aa"}};
+
+// A checkpoint of step 1 that was made with `inputs`.
+std::string SavePinned(const ResumePointFolder& f, const std::vector<PinnedInput>& inputs) {
+  CheckpointIndex index = f.Index();
+  const auto folder = index.Begin(1);
+  REQUIRE(folder.ok());
+  WriteModel(*folder, 4);
+  const auto path =
+      index.Commit(1, {.step = 1, .config_yaml = ConfigToYaml(f.config), .inputs = inputs});
+  REQUIRE(path.ok());
+  return *path;
+}
+
+absl::StatusOr<ResumePoint> ResumeWith(const ResumePointFolder& f,
+                                       const std::vector<PinnedInput>& inputs,
+                                       const std::vector<std::string>& overrides = {}) {
+  CheckpointIndex index = f.Index();
+  return ChooseResumePoint(*f.Load(overrides),
+                           {.total_steps = 50, .inputs = [&] { return inputs; }}, index);
+}
+
+}  // namespace
+
+TEST_CASE("Inputs with another content are refused by name unless they are accepted", "[resume]") {
+  const ResumePointFolder f;
+  const std::string path = SavePinned(f, kInputs);
+  REQUIRE(CheckpointIndex::ReadState(path)->inputs == kInputs);
+  REQUIRE(ResumeWith(f, kInputs)->warnings.empty());
+  std::vector<PinnedInput> others = kInputs;
+  others[0].digest = "bb";
+  const auto refused = ResumeWith(f, others);
+  REQUIRE(absl::IsInvalidArgument(refused.status()));
+  const std::string message(refused.status().message());
+  REQUIRE(Has(message, path));
+  REQUIRE(Has(message,
+              "data.train_files: /a/train.jsonl has another content: then 5 bytes, "
+              "digest aa, now 5 bytes, digest bb"));
+  REQUIRE(Has(message, "trainer.resume_changed_inputs=accept"));
+  const auto accepted = ResumeWith(f, others, {"trainer.resume_changed_inputs=accept"});
+  REQUIRE(accepted->checkpoint == path);
+  REQUIRE(accepted->warnings.size() == 1);
+  REQUIRE(Has(accepted->warnings[0], "digest aa, now 5 bytes, digest bb"));
+}
+
+TEST_CASE("Data that was moved is no change of the run", "[resume]") {
+  const ResumePointFolder f;
+  SavePinned(f, kInputs);
+  REQUIRE(ResumeWith(f, kInputs, {"data.train_files=[/b/train.jsonl]"})->warnings.empty());
+  // Where nothing is known of the contents, the paths are compared.
+  REQUIRE(f.Choose({"data.train_files=[/b/train.jsonl]"})->warnings.size() == 1);
+}
+
+TEST_CASE("A checkpoint without digests is resumed with a note", "[resume]") {
+  const ResumePointFolder f;
+  const std::string path = SavePinned(f, {});
+  const auto point = ResumeWith(f, kInputs);
+  REQUIRE(point->checkpoint == path);
+  REQUIRE(point->warnings.empty());
+  REQUIRE(Has(point->note, "no digests of data and model"));
+}
+
 TEST_CASE("Only a run that is marked finished starts anew", "[resume]") {
   const ResumePointFolder f;
   REQUIRE(f.Choose()->checkpoint.empty());

@@ -105,7 +105,7 @@ TEST_CASE("SampleStore refuses a token that other weights sampled", "[samples]")
   REQUIRE(absl::IsDataLoss(status));
   REQUIRE(std::string(status.message()).find("version 6 sampled response token 2") !=
           std::string::npos);
-  REQUIRE_FALSE(f.store->Contains(1));
+  REQUIRE(absl::IsNotFound(f.store->Read(1).status()));
 }
 
 TEST_CASE("SampleStore takes tokens of older weights where it is told to, and no others",
@@ -122,7 +122,7 @@ TEST_CASE("SampleStore takes tokens of older weights where it is told to, and no
     INFO(status.ToString());
     REQUIRE(absl::IsDataLoss(status));
     REQUIRE(std::string(status.message()).find(part) != std::string::npos);
-    REQUIRE_FALSE(f.store->Contains(9));
+    REQUIRE(absl::IsNotFound(f.store->Read(9).status()));
   };
   REQUIRE(put(1, {4, 4, 6, 7}).ok());
   REQUIRE(put(2, {5, 5}).ok());  // whole before the step began
@@ -235,7 +235,7 @@ TEST_CASE("SampleStore forgets the samples that it drops", "[samples]") {
   for (const uint64_t id : {10, 11, 20, 21}) REQUIRE(f.store->Put(MakeStoredSample(id, 2), 7).ok());
   f.store->Drop({11, 20, 99});
   REQUIRE(f.store->Metas().size() == 2);
-  REQUIRE_FALSE(f.store->Contains(11));
+  REQUIRE(absl::IsNotFound(f.store->Read(11).status()));
   REQUIRE(absl::IsNotFound(f.store->Read(20).status()));
   REQUIRE(absl::IsNotFound(f.store->PutArray(1, TokenArray::kReference, 11, {0, 0})));
   REQUIRE(*f.store->Assigned(1, -1, 0) == std::vector<uint64_t>{10, 21});

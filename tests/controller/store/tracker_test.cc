@@ -150,7 +150,7 @@ TEST_CASE("Trackers that cannot write warn once and leave nothing", "[observe]")
     for (Tracker* tracker : {static_cast<Tracker*>(&jsonl), static_cast<Tracker*>(&board)}) {
       tracker->Rewind(step - 1);
       tracker->Log(step, {{"a", 1}});
-      tracker->Flush();
+      REQUIRE(tracker->Flush().ok());
     }
   }
   const std::string said = output.Text();
@@ -169,7 +169,7 @@ TEST_CASE("FanoutTracker reaches all, ConsoleTracker writes verl's line", "[obse
   trackers.push_back(std::make_unique<ConsoleTracker>(second));
   FanoutTracker fanout(std::move(trackers));
   fanout.Log(3, {{"actor/lr", 1e-6}, {"b", 2}});
-  fanout.Flush();
+  REQUIRE(fanout.Flush().ok());
   REQUIRE(first.str() == "step:3 - actor/lr:1e-06 - b:2\n");
   REQUIRE(second.str() == first.str());
 }
@@ -180,7 +180,7 @@ TEST_CASE("TensorBoardTracker writes records that a reader accepts", "[observe]"
   TensorBoardTracker tracker(dir.path() / "tb", clock);
   clock.Advance(absl::Seconds(5));
   tracker.Log(7, {{"reward", 0.5}});
-  tracker.Flush();
+  REQUIRE(tracker.Flush().ok());
   REQUIRE(tracker.path().find("events.out.tfevents.1000.") != std::string::npos);
   REQUIRE(ReadWholeFile(tracker.path()).value() ==
           TfRecord(FileVersionEvent(1000)) + TfRecord(ScalarsEvent(1005, 7, {{"reward", 0.5}})));

@@ -36,6 +36,21 @@ TEST_CASE("every process gets its command line and its log") {
           std::string::npos);
 }
 
+TEST_CASE("every process is told its log, and when that begins anew") {
+  const auto loaded =
+      LoadConfig("", {"cluster.run_dir=/r", "cluster.log_max_mb=5", "cluster.log_files_to_keep=2"});
+  REQUIRE(loaded.ok());
+  LaunchPlan plan = MakeLaunchPlan(loaded->config, "/b", "c.yaml", {});
+  plan.controller_env = {{"NOTIFY_SOCKET", "@x"}};
+  auto env = Environment(plan, {Role::kTrainer, 1});
+  REQUIRE(env == std::map<std::string, std::string>{{"TANDEM_LOG_FILE", "/r/logs/trainer-1.log"},
+                                                    {"TANDEM_LOG_MAX_BYTES", "5242880"},
+                                                    {"TANDEM_LOG_FILES_TO_KEEP", "2"}});
+  env = Environment(plan, {Role::kController, 0});
+  REQUIRE(env.at("NOTIFY_SOCKET") == "@x");
+  REQUIRE(env.at("TANDEM_LOG_FILE") == "/r/logs/controller-0.log");
+}
+
 TEST_CASE("a stopped launch says what the next one does") {
   const testing::TempDir dir;
   const std::string folder = dir.path() / "checkpoints";

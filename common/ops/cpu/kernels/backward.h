@@ -139,6 +139,10 @@ void SoftmaxBack(const SoftmaxBackRow& row) {
   }
 }
 
+// The least logit (relative to the row's largest) by which the entropy's gradient is computed; no
+// probability is above 0 there.
+constexpr float kLeastSlopeLogit = -1e30f;
+
 // With p the softmax, l its logarithm and H the entropy, for x = logit / T:
 // d log_prob / dx_j = [j = target] - p_j and dH / dx_j = -p_j * (l_j + H).
 template <typename T>
@@ -152,10 +156,13 @@ void LogitsBack(const LogitsBackRow& row) {
     const int64_t n = row.cols - i;
     F32x16 x = Sub(ScaledLogits(row.logits + i, n, factor), max);
     const F32x16 p = Mul(Exp(x), inverse);
+    // Of a masked logit, -inf, p is 0: so is its gradient if the slope is finite.
+    x = Max(Set1(kLeastSlopeLogit), x);
     if (n < 16) x = KeepFirst(x, n, 0.0f);
     const F32x16 slope = Fma(ge, Add(Sub(x, log_sum), entropy), g);
     F32x16 gradient = Negate(Mul(p, slope));
-    if (row.target >= i && row.target < i + 16 && row.target < row.cols) {
+    if (row.target >= i && row.target < i + 16 && row.target < row.cols &&
+        row.logits[row.target] != -__builtin_inff()) {
       float lanes[16];
       Store(lanes, gradient);
       lanes[row.target - i] += row.grad_log_prob;

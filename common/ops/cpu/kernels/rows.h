@@ -113,10 +113,14 @@ void LogitChunkStats(const float* logits, int64_t n, float inverse_temperature, 
     highest = Max(highest, ScaledLogits(logits + i, n - i, factor));
   }
   const float max = MaxLanes(highest);
+  // Of a chunk that is masked as a whole (every logit is -inf) both sums are 0.
+  const float shift = max == -__builtin_inff() ? 0.0f : max;
   F32x16 sum = Zero(), weighted = Zero();
   for (int64_t i = 0; i < n; i += 16) {
-    F32x16 x = Sub(ScaledLogits(logits + i, n - i, factor), Set1(max));
+    F32x16 x = Sub(ScaledLogits(logits + i, n - i, factor), Set1(shift));
     const F32x16 e = Exp(x);
+    // A masked logit has the weight 0, and 0 * -inf would be NaN. NaN stays, as the second operand.
+    x = Max(Set1(-__FLT_MAX__), x);
     // -inf times the zero weight of a missing lane would be NaN.
     if (n - i < 16) x = KeepFirst(x, n - i, 0.0f);
     sum = Add(sum, e);

@@ -27,10 +27,12 @@ __global__ void __launch_bounds__(kWordThreads) LogitsBackward(const float* logi
     const int id = first_id + col + i;
     const float x = logit.of[i] * row.inverse_temperature - row.stats.max;
     const float p = ExpOfNegative(x) * inverse_sum;
+    // Of a masked logit, -inf, p is 0: so is its gradient.
+    const bool masked = logit.of[i] == -BitsToFloat(0x7f800000u);
     const float slope =
         fmaf(row.grad_entropy, (x - row.stats.log_sum) + row.stats.entropy, row.grad_log_prob);
-    float g = -(p * slope);
-    if (id == row.target) g += row.grad_log_prob;
+    float g = masked ? 0.0f : -(p * slope);
+    if (id == row.target && !masked) g += row.grad_log_prob;
     gradient.of[i] = id < vocab_limit ? g * row.inverse_temperature : 0.0f;
   }
   StoreWords(dlogits + at * dlogits_stride + col, Round(gradient));
