@@ -25,6 +25,8 @@ namespace {
 constexpr absl::Duration kRegisterDeadline = absl::Seconds(10);
 constexpr absl::Duration kHeartbeatDeadline = absl::Seconds(5);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
+// Each attempt at a rank that another process holds is a line in the controller's log.
+constexpr absl::Duration kHeldPause = absl::Seconds(1);
 // A port that accepts and closes this many connections in a row, which takes three seconds, does
 // not belong to a controller that is starting. Attempts are counted instead of time, because a
 // process may be suspended between two attempts.
@@ -86,7 +88,9 @@ class GrpcMembershipAgent : public MembershipAgent {
         request_.set_incarnation(registration_.incarnation());
         return status;
       }
-      if (!IsUnreachable(status)) return status;
+      const bool held = absl::IsAlreadyExists(status);  // perhaps by one that is about to end
+      if (held && RealClock().Now() + kRetryPause >= deadline) return status;
+      if (!IsUnreachable(status) && !held) return status;
       const bool is_cut_off =
           absl::IsUnavailable(status) && AcceptsConnections(options_.controller_address);
       cut_off = is_cut_off ? cut_off + 1 : 0;
@@ -99,9 +103,10 @@ class GrpcMembershipAgent : public MembershipAgent {
                           std::string(status.message()));
       }
       if (!std::exchange(told, true)) {
-        LogInfo("Waiting for the controller at {}", options_.controller_address);
+        LogInfo("Waiting for {}", held ? "the rank: " + std::string(status.message())
+                                       : "the controller at " + options_.controller_address);
       }
-      absl::SleepFor(kRetryPause);
+      absl::SleepFor(held ? kHeldPause : kRetryPause);
     }
   }
 

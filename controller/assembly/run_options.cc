@@ -6,6 +6,8 @@
 
 #include "common/base/status.h"
 #include "common/config/rollout_rules.h"
+#include "common/net/protocol.h"
+#include "common/process/process_identity.h"
 #include "common/types/sample.h"
 #include "controller/algorithm/advantage_estimator.h"
 #include "tandem/v1/config.pb.h"
@@ -168,7 +170,10 @@ RegistryOptions MakeRegistryOptions(const v1::Config& config,
           .tokenizer_digest = tokenizer_digest,
           .build = BuildText(build),
           .build_id = BuildId(build),
-          .allow_other_build = config.cluster().allow_other_build()};
+          .allow_other_build = config.cluster().allow_other_build(),
+          // Without an id no worker is taken for one of this host, and losses alone free a rank.
+          .boot_id = ReadBootId().value_or(""),
+          .process_start = ProcessStart};
 }
 
 ParityProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit) {
