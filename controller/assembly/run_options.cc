@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "common/config/rollout_rules.h"
 #include "common/net/protocol.h"
+#include "common/process/files/run_token.h"
 #include "common/process/process_identity.h"
 #include "common/types/sample.h"
 #include "controller/algorithm/advantage_estimator.h"
@@ -144,7 +145,10 @@ v1::Config ConfigForWorkers(v1::Config config, const TrainOptions& options) {
 
 RpcSecurity MakeRpcSecurity(const v1::Config& config) {
   const v1::Tls& tls = config.cluster().tls();
-  return {.cert = tls.cert(), .key = tls.key(), .ca = tls.ca()};
+  return {.cert = tls.cert(),
+          .key = tls.key(),
+          .ca = tls.ca(),
+          .token_file = RunTokenPath(config.cluster().run_dir())};
 }
 
 absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t train_rows) {

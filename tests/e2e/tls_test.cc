@@ -4,15 +4,13 @@
 #include <filesystem>
 #include <fstream>
 
-#include <arpa/inet.h>
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/support/build_folder.h"
 #include "tests/support/cluster_rig.h"
+#include "tests/support/free_port.h"
 
 namespace tandem::testing {
 namespace {
@@ -26,22 +24,6 @@ uint32_t OwnHost() {
 std::string OwnHostText() {
   const uint32_t host = OwnHost();
   return fmt::format("{}.{}.{}.{}", host >> 24, host >> 16 & 255, host >> 8 & 255, host & 255);
-}
-
-// Below those that the system gives to who asks for any, which may be one of all addresses.
-int FreePort() {
-  static int port = 20'000;
-  while (true) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(OwnHost());
-    address.sin_port = htons(static_cast<uint16_t>(++port));
-    const bool is_free = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-    close(fd);
-    if (is_free) return port;
-    REQUIRE(port < 30'000);
-  }
 }
 
 void OpenSsl(const std::string& arguments) {
@@ -80,7 +62,7 @@ void SkipWithoutOpenSsl() {
 
 struct TlsRig : ClusterRig {
   const Certificates certificates{(dir() / "ours").string()};
-  const std::string address = fmt::format("{}:{}", OwnHostText(), FreePort());
+  const std::string address = fmt::format("{}:{}", OwnHostText(), FreePort(OwnHostText()));
 
   TestProcess StartWorker(const std::string& role, const std::vector<std::string>& tls_flags) {
     ProcessOptions options{
