@@ -1,7 +1,5 @@
 #include "common/net/channel.h"
 
-#include <fstream>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -19,6 +17,7 @@
 #include "common/base/local_address.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/net/security/tls_credentials.h"
 #include "common/net/security/token_calls.h"
 
 namespace tandem {
@@ -68,34 +67,15 @@ void SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
 
 namespace {
 
-absl::StatusOr<std::string> ReadPem(const std::string& key, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file || text.str().empty()) {
-    return MakeStatus(absl::StatusCode::kNotFound,
-                      "cannot read {}, given as cluster.tls.{} or --tls-{}", path, key, key);
+absl::Status CheckComplete(const std::string& address, const RpcSecurity& security) {
+  if (!security.cert.empty() && !security.key.empty() && !security.ca.empty()) {
+    return absl::OkStatus();
   }
-  return text.str();
-}
-
-struct PemFiles {
-  std::string cert, key, ca;
-};
-
-absl::StatusOr<PemFiles> ReadAll(const std::string& address, const RpcSecurity& security) {
-  if (security.cert.empty() || security.key.empty() || security.ca.empty()) {
-    return InvalidArgument(
-        "{} needs mutual TLS, and a part of it is missing: set cluster.tls.cert, cluster.tls.key "
-        "and cluster.tls.ca (workers and tandemctl: --tls-cert, --tls-key and --tls-ca), or use "
-        "127.0.0.1 or a unix: address",
-        address);
-  }
-  PemFiles files;
-  TANDEM_ASSIGN_OR_RETURN(files.cert, ReadPem("cert", security.cert));
-  TANDEM_ASSIGN_OR_RETURN(files.key, ReadPem("key", security.key));
-  TANDEM_ASSIGN_OR_RETURN(files.ca, ReadPem("ca", security.ca));
-  return files;
+  return InvalidArgument(
+      "{} needs mutual TLS, and a part of it is missing: set cluster.tls.cert, cluster.tls.key "
+      "and cluster.tls.ca (workers and tandemctl: --tls-cert, --tls-key and --tls-ca), or use "
+      "127.0.0.1 or a unix: address",
+      address);
 }
 
 // gRPC asks no caller of "insecure" credentials for anything; on the wire these are the same.
@@ -123,12 +103,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
   if (IsLocalAddress(address) && (!security.enabled() || address.rfind("unix:", 0) == 0)) {
     return grpc::InsecureServerCredentials();
   }
-  TANDEM_ASSIGN_OR_RETURN(PemFiles files, ReadAll(address, security));
-  grpc::SslServerCredentialsOptions options(
-      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = files.ca;
-  options.pem_key_cert_pairs.push_back({files.key, files.cert});
-  return grpc::SslServerCredentials(options);
+  TANDEM_RETURN_IF_ERROR(CheckComplete(address, security));
+  return MakeTlsServerCredentials(security);
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
@@ -136,9 +112,8 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
   if (IsLocalAddress(address) && (!security.enabled() || address.rfind("unix:", 0) == 0)) {
     return grpc::InsecureChannelCredentials();
   }
-  TANDEM_ASSIGN_OR_RETURN(PemFiles files, ReadAll(address, security));
-  return grpc::SslCredentials(
-      {.pem_root_certs = files.ca, .pem_private_key = files.key, .pem_cert_chain = files.cert});
+  TANDEM_RETURN_IF_ERROR(CheckComplete(address, security));
+  return MakeTlsChannelCredentials(security);
 }
 
 bool AcceptsConnections(const std::string& address) {

@@ -1,5 +1,6 @@
 #include "common/process/files/run_token.h"
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -34,7 +35,7 @@ class Answering final : public v1::RewardService::Service {
     saw_token = context->client_metadata().contains("authorization");
     return grpc::Status::OK;
   }
-  bool saw_token = false;
+  std::atomic<bool> saw_token = false;
 };
 
 struct TokenFixture {
@@ -104,7 +105,7 @@ TEST_CASE("A loopback port is served to who has the run's token", "[token]") {
     const grpc::Status answered = f.Call({.token_file = f.path});
     INFO(address << ": " << answered.error_message());
     REQUIRE(answered.ok());
-    REQUIRE_FALSE(f.service.saw_token);  // handlers and their logs get none
+    REQUIRE_FALSE(f.service.saw_token.load());  // handlers and their logs get none
   }
 }
 
