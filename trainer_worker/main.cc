@@ -128,7 +128,8 @@ absl::Status Serve(const WorkerFlags& flags,
                           MembershipAgent::Join(join, absl::Seconds(flags.join_timeout_seconds)));
   TANDEM_RETURN_IF_ERROR(MakeWorker(flags, *agent, join.device_memory_bytes, worker));
   Trainer* trainer = worker->trainer.get();
-  service->SetReady(trainer, worker->engine.get(), agent->worker_id());
+  service->SetReady(trainer, worker->engine.get(), agent->worker_id(),
+                    MakeCallFolders(agent->registration().config()));
   const WorkerNumerics numerics = trainer->numerics();
   TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics("", numerics));
   LogInfo("serving on {}, {} compute threads {}, {} on {}", address,

@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/net/grpc_status.h"
 #include "common/net/worker_codec.h"
+#include "common/process/files/confined_path.h"
 #include "tandem/v1/trainer.grpc.pb.h"
 #include "trainer_worker/engine_thread.h"
 #include "trainer_worker/trainer.h"
@@ -62,6 +63,16 @@ LogProbPolicy PolicyFromProto(v1::ComputeLogProbsRequest::Policy policy) {
                                                          : LogProbPolicy::kCurrent;
 }
 
+// An empty path is none.
+absl::Status CheckPaths(const v1::TrainerResetRequest& request, const CallFolders& folders) {
+  if (!request.rendezvous().empty()) {
+    TANDEM_RETURN_IF_ERROR(
+        CheckConfined("the rendezvous of Reset", request.rendezvous(), folders.sockets));
+  }
+  if (request.checkpoint_dir().empty()) return absl::OkStatus();
+  return CheckConfined("the checkpoint of Reset", request.checkpoint_dir(), folders.loaded);
+}
+
 void Fill(const SyncResult& result, v1::SyncWeightsResponse* response) {
   response->set_bytes(result.publish.bytes);
   response->set_buckets(result.publish.buckets);
@@ -78,9 +89,12 @@ class GrpcTrainerService final : public TrainerService, public v1::TrainerServic
                      std::function<void(const absl::Status&)> on_device_lost)
       : on_shutdown_(std::move(on_shutdown)), on_device_lost_(std::move(on_device_lost)) {}
 
-  void SetReady(Trainer* trainer, EngineThread* engine, const v1::WorkerId& worker) override {
+  void SetReady(Trainer* trainer,
+                EngineThread* engine,
+                const v1::WorkerId& worker,
+                const CallFolders& folders) override {
     const MutexLock lock(parts_mutex_);
-    parts_ = {trainer, engine, worker};
+    parts_ = {trainer, engine, worker, folders};
   }
   grpc::Service* service() override { return this; }
 
@@ -117,6 +131,7 @@ class GrpcTrainerService final : public TrainerService, public v1::TrainerServic
     Trainer* trainer = nullptr;
     EngineThread* engine = nullptr;
     v1::WorkerId worker;
+    CallFolders folders;
   };
   // Unavailable before SetReady.
   absl::StatusOr<Parts> Ready() const;
@@ -208,6 +223,9 @@ grpc::Status GrpcTrainerService::Reset(grpc::ServerContext* /*context*/,
                                        v1::TrainerResetResponse* response) {
   const auto parts = PartsFor(request->incarnation());
   if (!parts.ok()) return Reply(parts.status());
+  if (const absl::Status inside = CheckPaths(*request, parts->folders); !inside.ok()) {
+    return Reply(inside);
+  }
   // Called from this thread, because the engine thread may hang in a collective of the old group.
   parts->trainer->Interrupt(request->generation());
   const ResetCommand command{.generation = request->generation(),
@@ -313,6 +331,11 @@ grpc::Status GrpcTrainerService::CheckWeights(grpc::ServerContext* /*context*/,
 grpc::Status GrpcTrainerService::SaveState(grpc::ServerContext* /*context*/,
                                            const v1::SaveStateRequest* request,
                                            v1::SaveStateResponse* response) {
+  const auto parts = PartsFor(request->incarnation());
+  if (!parts.ok()) return Reply(parts.status());
+  const absl::Status inside =
+      CheckConfined("the directory of SaveState", request->directory(), parts->folders.saved);
+  if (!inside.ok()) return Reply(inside);
   const SaveCommand command{.directory = request->directory(), .version = request->version()};
   return RunInGroup<SaveResult>(
       request->incarnation(), request->generation(),

@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <absl/status/status.h>
 
@@ -19,6 +21,13 @@ namespace v1 {
 class WorkerId;
 }
 
+// The folders in which paths of calls must lie (common/process/files/confined_path.h).
+struct CallFolders {
+  std::vector<std::string> sockets;  // of Reset's rendezvous
+  std::vector<std::string> loaded;   // checkpoints of Reset
+  std::vector<std::string> saved;    // of SaveState
+};
+
 // Thread-safe. Calls are few and block gRPC's threads.
 class TrainerService {
  public:
@@ -29,7 +38,10 @@ class TrainerService {
   virtual ~TrainerService() = default;
 
   // Every call fails with UNAVAILABLE until this is called. Both objects must outlive the server.
-  virtual void SetReady(Trainer* trainer, EngineThread* engine, const v1::WorkerId& worker) = 0;
+  virtual void SetReady(Trainer* trainer,
+                        EngineThread* engine,
+                        const v1::WorkerId& worker,
+                        const CallFolders& folders) = 0;
   // The service to pass to RpcServer::Start; owned by this object.
   virtual grpc::Service* service() = 0;
 };

@@ -142,4 +142,14 @@ absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& re
   return options;
 }
 
+CallFolders MakeCallFolders(const v1::Config& config) {
+  const std::string& checkpoints = config.trainer().default_local_dir();
+  CallFolders folders{
+      .sockets = {config.cluster().run_dir()}, .loaded = {checkpoints}, .saved = {checkpoints}};
+  if (const std::string& resumed = config.trainer().resume_from_path(); !resumed.empty()) {
+    folders.loaded.push_back(resumed);
+  }
+  return folders;
+}
+
 }  // namespace tandem

@@ -7,6 +7,7 @@
 
 #include "tandem/v1/controller.pb.h"
 #include "trainer_worker/trainer.h"
+#include "trainer_worker/trainer_service.h"
 
 namespace tandem {
 
@@ -16,5 +17,8 @@ namespace tandem {
 absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& registration,
                                                   int rank,
                                                   int64_t gpu_bytes = 0);
+
+// What paths a controller with this configuration names in its calls.
+CallFolders MakeCallFolders(const v1::Config& config);
 
 }  // namespace tandem

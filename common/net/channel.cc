@@ -1,14 +1,15 @@
 #include "common/net/channel.h"
 
-#include <fstream>
-#include <sstream>
 #include <utility>
+#include <vector>
 
 #include <absl/time/clock.h>
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/security/auth_metadata_processor.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/support/client_interceptor.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,6 +17,8 @@
 #include "common/base/local_address.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/net/security/tls_credentials.h"
+#include "common/net/security/token_calls.h"
 
 namespace tandem {
 
@@ -27,6 +30,10 @@ void QuietGrpc() {
     return true;
   }();
   (void)once;
+}
+
+bool NeedsRunToken(const std::string& address, const RpcSecurity& security) {
+  return IsLocalAddress(address) && address.rfind("unix:", 0) != 0 && !security.enabled();
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
@@ -45,7 +52,13 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
   // Channels to one address would share one connection, and a stalled one would hold up the rest.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(8 << 20);
-  return grpc::CreateCustomChannel(address, credentials, arguments);
+  if (!NeedsRunToken(address, security) || security.token_file.empty()) {
+    return grpc::CreateCustomChannel(address, credentials, arguments);
+  }
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> senders;
+  senders.push_back(MakeTokenSender(security.token_file));
+  return grpc::experimental::CreateCustomChannelWithInterceptors(address, credentials, arguments,
+                                                                 std::move(senders));
 }
 
 void SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
@@ -54,49 +67,44 @@ void SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
 
 namespace {
 
-absl::StatusOr<std::string> ReadPem(const std::string& key, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file || text.str().empty()) {
-    return MakeStatus(absl::StatusCode::kNotFound,
-                      "cannot read {}, given as cluster.tls.{} or --tls-{}", path, key, key);
+absl::Status CheckComplete(const std::string& address, const RpcSecurity& security) {
+  if (!security.cert.empty() && !security.key.empty() && !security.ca.empty()) {
+    return absl::OkStatus();
   }
-  return text.str();
+  return InvalidArgument(
+      "{} needs mutual TLS, and a part of it is missing: set cluster.tls.cert, cluster.tls.key "
+      "and cluster.tls.ca (workers and tandemctl: --tls-cert, --tls-key and --tls-ca), or use "
+      "127.0.0.1 or a unix: address",
+      address);
 }
 
-struct PemFiles {
-  std::string cert, key, ca;
-};
-
-absl::StatusOr<PemFiles> ReadAll(const std::string& address, const RpcSecurity& security) {
-  if (security.cert.empty() || security.key.empty() || security.ca.empty()) {
+// gRPC asks no caller of "insecure" credentials for anything; on the wire these are the same.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TokenCredentials(
+    const std::string& address, const std::string& token_file) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  if (host != "127.0.0.1" && host != "localhost" && host != "[::1]") {
     return InvalidArgument(
-        "{} needs mutual TLS, and a part of it is missing: set cluster.tls.cert, cluster.tls.key "
-        "and cluster.tls.ca (workers and tandemctl: --tls-cert, --tls-key and --tls-ca), or use "
-        "127.0.0.1 or a unix: address",
+        "cannot listen on {} without TLS: of the loopback addresses only 127.0.0.1 and [::1] can; "
+        "use one of them or a unix: address, or set cluster.tls",
         address);
   }
-  PemFiles files;
-  TANDEM_ASSIGN_OR_RETURN(files.cert, ReadPem("cert", security.cert));
-  TANDEM_ASSIGN_OR_RETURN(files.key, ReadPem("key", security.key));
-  TANDEM_ASSIGN_OR_RETURN(files.ca, ReadPem("ca", security.ca));
-  return files;
+  auto credentials = grpc::experimental::LocalServerCredentials(LOCAL_TCP);
+  credentials->SetAuthMetadataProcessor(MakeTokenCheck(token_file));
+  return credentials;
 }
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const std::string& address, const RpcSecurity& security) {
+  if (NeedsRunToken(address, security) && !security.token_file.empty()) {
+    return TokenCredentials(address, security.token_file);
+  }
   if (IsLocalAddress(address) && (!security.enabled() || address.rfind("unix:", 0) == 0)) {
     return grpc::InsecureServerCredentials();
   }
-  TANDEM_ASSIGN_OR_RETURN(PemFiles files, ReadAll(address, security));
-  grpc::SslServerCredentialsOptions options(
-      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = files.ca;
-  options.pem_key_cert_pairs.push_back({files.key, files.cert});
-  return grpc::SslServerCredentials(options);
+  TANDEM_RETURN_IF_ERROR(CheckComplete(address, security));
+  return MakeTlsServerCredentials(security);
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
@@ -104,9 +112,8 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
   if (IsLocalAddress(address) && (!security.enabled() || address.rfind("unix:", 0) == 0)) {
     return grpc::InsecureChannelCredentials();
   }
-  TANDEM_ASSIGN_OR_RETURN(PemFiles files, ReadAll(address, security));
-  return grpc::SslCredentials(
-      {.pem_root_certs = files.ca, .pem_private_key = files.key, .pem_cert_chain = files.cert});
+  TANDEM_RETURN_IF_ERROR(CheckComplete(address, security));
+  return MakeTlsChannelCredentials(security);
 }
 
 bool AcceptsConnections(const std::string& address) {

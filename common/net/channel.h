@@ -1,5 +1,5 @@
-// gRPC channels and credentials. Loopback and Unix sockets are unencrypted, all other addresses
-// need mutual TLS.
+// gRPC channels and credentials. Unix sockets are open to their user alone, loopback ports to who
+// has the run's token, all other addresses need mutual TLS.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,8 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
+
+#include "common/net/security/rpc_security.h"
 
 namespace grpc {
 class Channel;
@@ -18,17 +20,12 @@ class ServerCredentials;
 
 namespace tandem {
 
-// PEM files for mutual TLS; all empty means none.
-struct RpcSecurity {
-  std::string cert;  // this host's certificate chain
-  std::string key;   // its private key
-  std::string ca;    // the authority that signed the peers
+// Whether calls to `address` carry the run's token: TCP on loopback without TLS.
+bool NeedsRunToken(const std::string& address, const RpcSecurity& security);
 
-  bool enabled() const { return !cert.empty() || !key.empty() || !ca.empty(); }
-};
-
-// InvalidArgument: `address` is reachable from other hosts and `security` is empty or incomplete;
-// NotFound: a PEM file cannot be read.
+// InvalidArgument: `address` is reachable from other hosts and `security` is empty or incomplete,
+// or a server with a token is to listen on an address of loopback other than 127.0.0.1 and [::1];
+// NotFound: a PEM file cannot be read; for TLS otherwise as MakeTlsServerCredentials.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const std::string& address, const RpcSecurity& security);
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(

@@ -25,6 +25,8 @@ namespace {
 constexpr absl::Duration kRegisterDeadline = absl::Seconds(10);
 constexpr absl::Duration kHeartbeatDeadline = absl::Seconds(5);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
+// Each attempt at a rank that another process holds is a line in the controller's log.
+constexpr absl::Duration kHeldPause = absl::Seconds(1);
 // A port that accepts and closes this many connections in a row, which takes three seconds, does
 // not belong to a controller that is starting. Attempts are counted instead of time, because a
 // process may be suspended between two attempts.
@@ -75,10 +77,13 @@ class GrpcMembershipAgent : public MembershipAgent {
     return id;
   }
 
+  // A controller that starts makes a new token. A call that has read the old one just before is
+  // refused, and tried once more.
   absl::Status FirstRegistration(absl::Duration timeout) {
     const Instant deadline = RealClock().Now() + timeout;
     int cut_off = 0;
     bool told = false;
+    bool refused = false;
     while (true) {
       absl::Status status = Register(&registration_);
       if (status.ok()) {
@@ -86,7 +91,10 @@ class GrpcMembershipAgent : public MembershipAgent {
         request_.set_incarnation(registration_.incarnation());
         return status;
       }
-      if (!IsUnreachable(status)) return status;
+      const bool stale_token = absl::IsUnauthenticated(status) && !std::exchange(refused, true);
+      const bool held = absl::IsAlreadyExists(status);  // perhaps by one that is about to end
+      if (held && RealClock().Now() + kRetryPause >= deadline) return status;
+      if (!IsUnreachable(status) && !stale_token && !held) return status;
       const bool is_cut_off =
           absl::IsUnavailable(status) && AcceptsConnections(options_.controller_address);
       cut_off = is_cut_off ? cut_off + 1 : 0;
@@ -99,9 +107,10 @@ class GrpcMembershipAgent : public MembershipAgent {
                           std::string(status.message()));
       }
       if (!std::exchange(told, true)) {
-        LogInfo("Waiting for the controller at {}", options_.controller_address);
+        LogInfo("Waiting for {}", held ? "the rank: " + std::string(status.message())
+                                       : "the controller at " + options_.controller_address);
       }
-      absl::SleepFor(kRetryPause);
+      absl::SleepFor(held ? kHeldPause : kRetryPause);
     }
   }
 
@@ -182,13 +191,17 @@ class GrpcMembershipAgent : public MembershipAgent {
     const absl::Duration pause =
         absl::Seconds(registration_.config().cluster().heartbeat_seconds());
     Instant last_answer = RealClock().Now();
+    bool refused = false;
     while (true) {
       absl::StatusOr<bool> stop = SendHeartbeat(health());
       if (stop.ok()) {
         last_answer = RealClock().Now();
+        refused = false;
         if (*stop) return *end = absl::OkStatus(), true;
       } else if (absl::IsNotFound(stop.status())) {
         if (!Rejoin(&last_answer, end)) return true;
+      } else if (absl::IsUnauthenticated(stop.status()) && !std::exchange(refused, true)) {
+        // See FirstRegistration.
       } else if (!IsUnreachable(stop.status())) {
         return *end = stop.status(), true;
       }

@@ -15,8 +15,10 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/net/channel.h"
+#include "common/process/files/private_files.h"
 
 namespace tandem {
 namespace {
@@ -38,7 +40,7 @@ absl::StatusOr<bool> Answers(const sockaddr_un& name) {
 // Makes the folder of a socket: a worker may start before the controller makes the run directory.
 absl::Status MakeParentFolder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  return folder.empty() ? absl::OkStatus() : MakeFolder(folder);
+  return folder.empty() ? absl::OkStatus() : MakeSocketFolder(folder);
 }
 
 // Removes the socket file that a dead process left. AlreadyExists: a process still listens on it.
@@ -124,6 +126,17 @@ std::string WithPort(const std::string& address, int port) {
   return address.substr(0, address.rfind(':') + 1) + std::to_string(port);
 }
 
+// gRPC makes socket files as the umask says, which belongs to the whole process. Files that other
+// threads make meanwhile are closed to other users as well.
+std::unique_ptr<grpc::Server> BuildPrivately(grpc::ServerBuilder& builder) {
+  static Mutex umask_mutex;
+  const MutexLock lock(umask_mutex);
+  const mode_t before = umask(0077);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  umask(before);
+  return server;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
@@ -153,9 +166,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   for (grpc::Service* service : services) builder.RegisterService(service);
 
   std::unique_ptr<RpcServer> server(new RpcServer());
-  server->server_ = builder.BuildAndStart();
+  server->server_ = BuildPrivately(builder);
   if (server->server_ == nullptr || (!is_unix && port == 0)) return CannotListen(address);
   server->address_ = is_unix ? address : WithPort(address, port);
+  // An odd umask may have taken from the owner what clients need.
   if (is_unix) chmod(address.substr(5).c_str(), 0600);
   return server;
 }

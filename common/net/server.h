@@ -24,11 +24,11 @@ namespace tandem {
 // Thread-safe. The destructor shuts down with one second of grace.
 class RpcServer {
  public:
-  // Listens at once. `address`: "unix:/path" (made 0600, with its folder; a socket file that no
-  // process listens on is replaced) or "host:port" (port 0 picks a free one). The services must
-  // outlive the server. AlreadyExists: port or socket in use. InvalidArgument: not an address of
-  // this host, or one that other hosts reach without mutual TLS. Other errors of the system by
-  // IoErrorCode.
+  // Listens at once. `address`: "unix:/path" (made 0600; its folder, where it is missing, 0700; a
+  // socket file that no process listens on is replaced) or "host:port" (port 0 picks a free one).
+  // The services must outlive the server. AlreadyExists: port or socket in use. InvalidArgument:
+  // not an address of this host, or one that other hosts reach without mutual TLS. Other errors of
+  // the system by IoErrorCode.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const std::string& address,
       const std::vector<grpc::Service*>& services,

@@ -1,11 +1,15 @@
 #include "common/net/worker_program.h"
 
+#include <cstdio>
+#include <filesystem>
+
 #include <CLI/CLI.hpp>
 #include <absl/strings/numbers.h>
 #include <fmt/format.h>
 
 #include "common/base/status.h"
 #include "common/net/protocol.h"
+#include "common/process/files/run_token.h"
 
 namespace tandem {
 namespace {
@@ -24,6 +28,12 @@ std::string IsDevice(const std::string& device) {
 }
 
 }  // namespace
+
+std::string WorkerTokenFile(const std::string& given, const std::string& controller) {
+  if (!given.empty()) return std::filesystem::absolute(given).lexically_normal().string();
+  const std::string directory = UnixSocketDirectory(controller);
+  return directory.empty() ? "" : RunTokenPath(directory);
+}
 
 int ParseWorkerFlags(
     const std::string& role, const std::string& about, int argc, char** argv, WorkerFlags* flags) {
@@ -49,6 +59,9 @@ int ParseWorkerFlags(
   app.add_option("--tls-key", flags->security.key, "PEM private key of the certificate");
   app.add_option("--tls-ca", flags->security.ca,
                  "PEM authority that signed the peers' certificates");
+  app.add_option("--token-file", flags->security.token_file,
+                 "the run's token, RUN_DIR/token of the controller: for ports of 127.0.0.1 without "
+                 "TLS; default: in the folder of the controller's socket");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -56,6 +69,16 @@ int ParseWorkerFlags(
   }
   if (flags->device.empty()) flags->device = fmt::format("cpu:{}", flags->rank);
   flags->listen = WorkerListenAddress(role, flags->rank, flags->listen, flags->controller);
+  RpcSecurity& security = flags->security;
+  security.token_file = WorkerTokenFile(security.token_file, flags->controller);
+  for (const std::string& address : {flags->controller, flags->listen}) {
+    if (!security.token_file.empty() || !NeedsRunToken(address, security)) continue;
+    fmt::print(stderr,
+               "{} is a port that every user of this host can reach: give --token-file with the "
+               "file RUN_DIR/token of the controller, or --tls-cert, --tls-key and --tls-ca\n",
+               address);
+    return kExitRefused;
+  }
   return kExitDone;
 }
 

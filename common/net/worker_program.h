@@ -16,9 +16,13 @@ struct WorkerFlags {
   int rank = 0;
   std::string device;    // cpu:<rank> unless given
   std::string listen;    // WorkerListenAddress unless given
-  RpcSecurity security;  // for calls to and from other processes
+  RpcSecurity security;  // for calls to and from other processes; token_file: as said below
   double join_timeout_seconds = 120;
 };
+
+// The file of the run's token: `given` unless empty, else that in the folder of the controller's
+// Unix socket, else "".
+std::string WorkerTokenFile(const std::string& given, const std::string& controller);
 
 // Parses the command line of the worker `role` ("trainer" or "rollout"), described as `about`.
 // Returns kExitDone if the program should run, -1 after --help or --version, and kExitRefused after

@@ -43,7 +43,7 @@ absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory,
                                                   Clock& clock) {
   TANDEM_RETURN_IF_ERROR(MakeFolder(directory));
   const std::string path = directory + "/" + name;
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.valid()) {
     return MakeStatus(IoErrorCode(errno), "cannot open {}: {}", path, std::strerror(errno));
   }

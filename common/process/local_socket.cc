@@ -6,6 +6,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -75,9 +76,17 @@ absl::StatusOr<UniqueFd> ListenLocal(const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(const sockaddr_un address, MakeAddress(path));
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Internal("socket: {}", strerror(errno));
+  struct stat left {};
+  if (lstat(path.c_str(), &left) == 0 && !S_ISSOCK(left.st_mode)) {
+    return FailedPrecondition("cannot listen on Unix socket {}: it exists and is not a socket",
+                              path);
+  }
   unlink(path.c_str());
-  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-      listen(fd.get(), 64) != 0) {
+  // The file is made with the mode that the socket has, less the umask: at no moment is it open to
+  // others. The second change gives the owner what an odd umask took.
+  if (fchmod(fd.get(), 0600) != 0 ||
+      bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      chmod(path.c_str(), 0600) != 0 || listen(fd.get(), 64) != 0) {
     return FailedPrecondition("cannot listen on Unix socket {}: {}", path, strerror(errno));
   }
   return fd;

@@ -32,8 +32,8 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-// Binds and listens; a stale socket file is removed. InvalidArgument: the path is longer than the
-// system's 107 bytes.
+// Binds and listens, for this user only (mode 0600); a stale socket file is removed.
+// InvalidArgument: the path is longer than the system's 107 bytes.
 absl::StatusOr<UniqueFd> ListenLocal(const std::string& path);
 // Tries once. Unavailable: no process listens at `path`.
 absl::StatusOr<UniqueFd> ConnectLocal(const std::string& path);

@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/net/grpc_status.h"
+#include "common/net/security/caller.h"
 #include "common/net/worker_codec.h"
 
 namespace tandem {
@@ -40,14 +41,21 @@ absl::StatusOr<Announcement> ParseAnnouncement(const v1::RegisterRequest& reques
       .device_uuid = request.device_uuid()};
 }
 
+// Whether the call's certificate, if it has one, is that of the worker for which it is made.
+absl::Status CheckOwn(const grpc::ServerContext* context, const WorkerKey& key) {
+  return CheckWorkerCall(context, RoleName(key.role), key.rank);
+}
+
 }  // namespace
 
-grpc::Status ClusterService::Register(grpc::ServerContext*,
+grpc::Status ClusterService::Register(grpc::ServerContext* context,
                                       const v1::RegisterRequest* request,
                                       v1::RegisterResponse* response) {
   const absl::StatusOr<Announcement> announcement = ParseAnnouncement(*request);
   if (!announcement.ok()) return ToGrpcStatus(announcement.status());
-  const absl::StatusOr<int64_t> incarnation = registry_.Register(*announcement);
+  const absl::Status own = CheckOwn(context, announcement->key);
+  const absl::StatusOr<int64_t> incarnation =
+      own.ok() ? registry_.Register(*announcement) : absl::StatusOr<int64_t>(own);
   if (!incarnation.ok()) {
     LogWarn("Refused a worker: {}", std::string(incarnation.status().message()));
     return ToGrpcStatus(incarnation.status());
@@ -63,12 +71,13 @@ grpc::Status ClusterService::Register(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status ClusterService::Heartbeat(grpc::ServerContext*,
+grpc::Status ClusterService::Heartbeat(grpc::ServerContext* context,
                                        const v1::HeartbeatRequest* request,
                                        v1::HeartbeatResponse* response) {
   const v1::WorkerId& worker = request->worker();
   const absl::StatusOr<WorkerKey> key = ParseKey(worker.role(), worker.rank());
   if (!key.ok()) return ToGrpcStatus(key.status());
+  if (const absl::Status own = CheckOwn(context, *key); !own.ok()) return ToGrpcStatus(own);
   response->set_stop(stopping_);
   return ToGrpcStatus(registry_.Heartbeat(*key, worker.incarnation(),
                                           {.phase = request->phase(),
@@ -78,8 +87,10 @@ grpc::Status ClusterService::Heartbeat(grpc::ServerContext*,
                                            .numerics_class = request->numerics_class()}));
 }
 
-absl::Status ClusterService::CheckCaller(const v1::WorkerId& worker) const {
+absl::Status ClusterService::CheckCaller(const grpc::ServerContext* context,
+                                         const v1::WorkerId& worker) const {
   TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, ParseKey(worker.role(), worker.rank()));
+  TANDEM_RETURN_IF_ERROR(CheckOwn(context, key));
   return registry_.CheckCurrent(key, worker.incarnation());
 }
 
@@ -94,11 +105,11 @@ absl::Status ClusterService::StreamProbe(
   return absl::OkStatus();
 }
 
-grpc::Status ClusterService::StreamSamples(grpc::ServerContext*,
+grpc::Status ClusterService::StreamSamples(grpc::ServerContext* context,
                                            const v1::StreamSamplesRequest* request,
                                            grpc::ServerWriter<v1::StreamSamplesResponse>* writer) {
   const absl::Status stream = [&]() -> absl::Status {
-    TANDEM_RETURN_IF_ERROR(CheckCaller(request->worker()));
+    TANDEM_RETURN_IF_ERROR(CheckCaller(context, request->worker()));
     if (request->probe()) return StreamProbe(*request, writer);
     TANDEM_ASSIGN_OR_RETURN(
         const std::vector<uint64_t> ids,
@@ -140,14 +151,14 @@ absl::Status ClusterService::TakeLogProbs(const v1::PutLogProbsRequest& request)
   return absl::OkStatus();
 }
 
-grpc::Status ClusterService::PutLogProbs(grpc::ServerContext*,
+grpc::Status ClusterService::PutLogProbs(grpc::ServerContext* context,
                                          grpc::ServerReader<v1::PutLogProbsRequest>* reader,
                                          v1::PutLogProbsResponse* response) {
   int64_t accepted = 0;
   const absl::Status put = [&]() -> absl::Status {
     v1::PutLogProbsRequest request;
     while (reader->Read(&request)) {
-      TANDEM_RETURN_IF_ERROR(CheckCaller(request.worker()));
+      TANDEM_RETURN_IF_ERROR(CheckCaller(context, request.worker()));
       TANDEM_RETURN_IF_ERROR(TakeLogProbs(request));
       accepted += request.items_size();
     }

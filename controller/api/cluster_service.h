@@ -38,7 +38,7 @@ class ClusterService final : public v1::ClusterService::Service {
                            v1::PutLogProbsResponse* response) override;
 
  private:
-  absl::Status CheckCaller(const v1::WorkerId& worker) const;
+  absl::Status CheckCaller(const grpc::ServerContext* context, const v1::WorkerId& worker) const;
   absl::Status StreamProbe(const v1::StreamSamplesRequest& request,
                            grpc::ServerWriter<v1::StreamSamplesResponse>* writer) const;
   absl::Status TakeLogProbs(const v1::PutLogProbsRequest& request);

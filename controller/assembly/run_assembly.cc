@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/process/files/private_files.h"
 #include "controller/assembly/check_assembly.h"
 #include "controller/assembly/train_assembly.h"
 #include "tandem/v1/config.pb.h"
@@ -29,6 +30,8 @@ absl::Status Lock(const std::string& key,
 
 absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const AssemblyOptions& options) {
   const v1::Config& config = options.config;
+  TANDEM_RETURN_IF_ERROR(
+      Annotate(MakePrivateFolder(config.cluster().run_dir()), "cluster.run_dir"));
   std::vector<DirectoryLock> locks;
   TANDEM_RETURN_IF_ERROR(Lock("cluster.run_dir", config.cluster().run_dir(), &locks));
   const bool trains = !config.weight_sync().check_only();

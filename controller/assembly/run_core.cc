@@ -14,6 +14,8 @@
 #include "common/net/protocol.h"
 #include "common/net/server.h"
 #include "common/process/cores.h"
+#include "common/process/files/controller_address.h"
+#include "common/process/files/run_token.h"
 #include "common/process/service_notifier.h"
 #include "common/process/threads.h"
 #include "controller/api/cluster_service.h"
@@ -198,9 +200,11 @@ absl::Status RunCore::Serve(const StepContext& context,
       registry_, RealClock());
   // Nothing after the server's start returns early: API calls may wait for the end of the run, and
   // workers for the order to stop.
+  const RpcSecurity security = MakeRpcSecurity(*config_);
+  TANDEM_ASSIGN_OR_RETURN(const auto token, RunToken::Make(security.token_file));
   TANDEM_ASSIGN_OR_RETURN(
-      const auto server,
-      RpcServer::Start(config_->cluster().listen(), {&cluster, &api}, MakeRpcSecurity(*config_)));
+      const auto server, RpcServer::Start(config_->cluster().listen(), {&cluster, &api}, security));
+  const PublishedAddress published(options_.run_dir, server->address());
   TellListening(server->address());
   std::atomic<bool> over = false;
   ServiceNotifier notifier;

@@ -6,6 +6,9 @@
 
 #include "common/base/status.h"
 #include "common/config/rollout_rules.h"
+#include "common/net/protocol.h"
+#include "common/process/files/run_token.h"
+#include "common/process/process_identity.h"
 #include "common/types/sample.h"
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/plan/disk_plan.h"
@@ -137,7 +140,10 @@ v1::Config ConfigForWorkers(v1::Config config, const TrainOptions& options) {
 
 RpcSecurity MakeRpcSecurity(const v1::Config& config) {
   const v1::Tls& tls = config.cluster().tls();
-  return {.cert = tls.cert(), .key = tls.key(), .ca = tls.ca()};
+  return {.cert = tls.cert(),
+          .key = tls.key(),
+          .ca = tls.ca(),
+          .token_file = RunTokenPath(config.cluster().run_dir())};
 }
 
 absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t train_rows) {
@@ -163,7 +169,10 @@ RegistryOptions MakeRegistryOptions(const v1::Config& config,
           .tokenizer_digest = tokenizer_digest,
           .build = BuildText(build),
           .build_id = BuildId(build),
-          .allow_other_build = config.cluster().allow_other_build()};
+          .allow_other_build = config.cluster().allow_other_build(),
+          // Without an id no worker is taken for one of this host, and losses alone free a rank.
+          .boot_id = ReadBootId().value_or(""),
+          .process_start = ProcessStart};
 }
 
 ParityProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit) {

@@ -10,9 +10,12 @@
 #include <grpcpp/channel.h>
 #include <unistd.h>
 
+#include "common/base/local_address.h"
 #include "common/base/status.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
+#include "common/process/files/controller_address.h"
+#include "common/process/files/run_token.h"
 #include "common/process/local_socket.h"
 #include "controller/cli/print_tables.h"
 
@@ -23,15 +26,30 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSocketName = "controller.sock";
 
-// The sockets on which a controller listens; a process that was killed leaves one that nobody does.
-struct LiveSockets {
-  std::vector<std::string> paths;
-
-  void Consider(const fs::path& run_dir) {
-    const std::string socket = fs::absolute(run_dir / kSocketName).string();
-    if (ConnectLocal(socket).ok()) paths.push_back(socket);
+// Run directories below `runs_root`: runs_root/PROJECT/EXPERIMENT, or directly below it.
+std::vector<fs::path> RunDirectories(const std::string& runs_root) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& child : fs::directory_iterator(runs_root, error)) {
+    found.push_back(child.path());
+    std::error_code no_directory;
+    for (const auto& grandchild : fs::directory_iterator(child.path(), no_directory)) {
+      found.push_back(grandchild.path());
+    }
   }
-};
+  return found;
+}
+
+// The address at which a controller of `run_dir` listens; "" if none does. A process that was
+// killed leaves a socket or an address at which nobody listens.
+std::string LiveAddress(const fs::path& run_dir) {
+  const std::string socket = fs::absolute(run_dir / kSocketName).string();
+  if (ConnectLocal(socket).ok()) return "unix:" + socket;
+  const auto published = ReadPublishedAddress(run_dir.string());
+  return published && AcceptsConnections(*published) ? *published : "";
+}
+
+std::string PortOf(const std::string& address) { return address.substr(address.rfind(':') + 1); }
 
 // The end of a message that lists a run's files; empty if there are none.
 std::string WhatARunLeft(const std::string& run_dir) {
@@ -62,29 +80,43 @@ absl::StatusOr<std::string> FindController(const std::string& address,
   if (!run_dir.empty()) {
     const fs::path socket = fs::absolute(run_dir) / kSocketName;
     if (fs::exists(socket, error)) return "unix:" + socket.string();
+    if (const auto published = ReadPublishedAddress(run_dir)) return *published;
     return MakeStatus(absl::StatusCode::kNotFound,
                       "no controller is running in {}: {} does not exist{}", run_dir,
                       socket.string(), WhatARunLeft(run_dir));
   }
-  // Run directories are runs_root/PROJECT/EXPERIMENT, or directly below runs_root.
-  LiveSockets live;
-  for (const auto& child : fs::directory_iterator(runs_root, error)) {
-    live.Consider(child.path());
-    std::error_code no_directory;
-    for (const auto& grandchild : fs::directory_iterator(child.path(), no_directory)) {
-      live.Consider(grandchild.path());
-    }
+  std::string live;
+  std::vector<std::string> names;
+  for (const fs::path& candidate : RunDirectories(runs_root)) {
+    const std::string found = LiveAddress(candidate);
+    if (found.empty()) continue;
+    live = found;
+    names.push_back((candidate / (found.starts_with("unix:") ? kSocketName : found)).string());
   }
-  if (live.paths.size() == 1) return "unix:" + live.paths.front();
-  if (!live.paths.empty()) {
-    std::sort(live.paths.begin(), live.paths.end());
+  if (names.size() == 1) return live;
+  if (!names.empty()) {
+    std::sort(names.begin(), names.end());
     return InvalidArgument("{} controllers run under {}/: name one with --run-dir: {}",
-                           live.paths.size(), runs_root, fmt::join(live.paths, ", "));
+                           names.size(), runs_root, fmt::join(names, ", "));
   }
   return MakeStatus(absl::StatusCode::kNotFound,
                     "no running controller found under {}/: start one with ./deploy/launch.sh "
                     "CONFIG, or name it with --address or --run-dir",
                     runs_root);
+}
+
+std::string FindTokenFile(const std::string& address,
+                          const std::string& run_dir,
+                          const std::string& runs_root) {
+  if (!NeedsRunToken(address, {})) return "";
+  if (!run_dir.empty()) return RunTokenPath(run_dir);
+  for (const fs::path& candidate : RunDirectories(runs_root)) {
+    const auto published = ReadPublishedAddress(candidate.string());
+    if (published && IsLocalAddress(*published) && PortOf(*published) == PortOf(address)) {
+      return RunTokenPath(candidate.string());
+    }
+  }
+  return "";
 }
 
 namespace {

@@ -16,12 +16,19 @@
 
 namespace tandem {
 
-// `address` if given; else the socket in `run_dir` if given; else the socket of the newest run
-// under `runs_root` (runs_root/PROJECT/EXPERIMENT or runs_root/RUN). NotFound: the message says
-// where it searched and how to name a controller.
+// `address` if given; else the socket in `run_dir`, or the port that its controller published, if
+// given; else the same of the run under `runs_root` (runs_root/PROJECT/EXPERIMENT or
+// runs_root/RUN). NotFound: the message says where it searched and how to name a controller.
 absl::StatusOr<std::string> FindController(const std::string& address,
                                            const std::string& run_dir,
                                            const std::string& runs_root);
+
+// The file of the token that calls to `address` need: that of `run_dir` if given, else that of the
+// run under `runs_root` that published this port. "": none is needed or found; the controller then
+// says where it is.
+std::string FindTokenFile(const std::string& address,
+                          const std::string& run_dir,
+                          const std::string& runs_root);
 
 // Adds the files that a run in `run_dir` (empty: none was named) has left, and that can be read
 // without a controller, to the message of an Unavailable `status`. FindController does so if it

@@ -70,6 +70,10 @@ class CommandLine {
     app_.add_option("--run-dir", globals_.run_dir, "run directory of the controller");
     app_.add_option("--runs", globals_.runs_root, "where to look for the newest run")
         ->capture_default_str();
+    app_.add_option(
+        "--token-file", globals_.security.token_file,
+        "the run's token, for a controller on a port of 127.0.0.1 without TLS; default: "
+        "token in the run directory");
     app_.add_option("--tls-cert", globals_.security.cert, "PEM certificate for mutual TLS");
     app_.add_option("--tls-key", globals_.security.key, "PEM private key");
     app_.add_option("--tls-ca", globals_.security.ca, "PEM authority of the controller");
@@ -110,6 +114,14 @@ class CommandLine {
   }
 
  private:
+  absl::StatusOr<ApiCommands> Connect(const std::string& address) {
+    RpcSecurity& security = globals_.security;
+    if (security.token_file.empty()) {
+      security.token_file = FindTokenFile(address, globals_.run_dir, globals_.runs_root);
+    }
+    return ApiCommands::Connect(address, security, globals_.json, &std::cout);
+  }
+
   CLI::App* Api(CLI::App* parent,
                 const std::string& name,
                 const std::string& help,
@@ -120,7 +132,7 @@ class CommandLine {
         const auto address = FindController(globals_.address, globals_.run_dir, globals_.runs_root);
         if (!address.ok()) return address.status();
         found_ = true;
-        auto api = ApiCommands::Connect(*address, globals_.security, globals_.json, &std::cout);
+        auto api = Connect(*address);
         if (!api.ok()) return api.status();
         return WithWhatIsLeft(action(*api), globals_.run_dir);
       };
@@ -184,7 +196,7 @@ class CommandLine {
     const auto address = FindController(globals_.address, globals_.run_dir, globals_.runs_root);
     if (address.ok()) {
       found_ = true;
-      auto api = ApiCommands::Connect(*address, globals_.security, globals_.json, &std::cout);
+      auto api = Connect(*address);
       const absl::Status shown = api.ok() ? api->Memory(o_.memory) : api.status();
       if (!absl::IsUnavailable(shown) || globals_.run_dir.empty()) return shown;
     } else if (globals_.run_dir.empty()) {

@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-struct RpcSecurity;  // common/net/channel.h
+struct RpcSecurity;  // common/net/security/rpc_security.h
 
 // Asks for samples of one prompt.
 struct GroupRequest {

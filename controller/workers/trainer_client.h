@@ -17,7 +17,7 @@
 
 namespace tandem {
 
-struct RpcSecurity;  // common/net/channel.h
+struct RpcSecurity;  // common/net/security/rpc_security.h
 
 // Forms the group of all ranks and loads state.
 struct ResetCall {

@@ -38,9 +38,8 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcemen
   const auto existing = workers_.find(key);
   const bool same_process = existing != workers_.end() &&
                             existing->second.announcement.boot_nonce == announcement.boot_nonce;
-  if (!same_process && existing != workers_.end() && announcement.incarnation != 0) {
-    return MakeStatus(absl::StatusCode::kAborted, "{} has been taken over by process {}",
-                      key.Text(), existing->second.announcement.pid);
+  if (!same_process && existing != workers_.end()) {
+    TANDEM_RETURN_IF_ERROR(CheckFree(announcement, existing->second));
   }
   int64_t& last = last_incarnation_[key];
   WorkerEntry entry;
@@ -49,6 +48,9 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcemen
   } else {
     entry.incarnation = announcement.incarnation != 0 ? announcement.incarnation : last + 1;
     last = std::max(last, entry.incarnation);
+    if (announcement.boot_id == options_.boot_id) {
+      entry.process_start = options_.process_start(announcement.pid);
+    }
   }
   entry.announcement = announcement;
   entry.last_heartbeat = clock_.Now();
@@ -57,6 +59,31 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcemen
                                                     : WorkerEntry::State::kReady;
   workers_[key] = entry;
   return entry.incarnation;
+}
+
+bool WorkerRegistry::HoldsRank(const WorkerEntry& entry) const {
+  if (entry.state == WorkerEntry::State::kLost) return false;
+  if (!entry.process_start.empty()) {
+    return options_.process_start(entry.announcement.pid) == entry.process_start;
+  }
+  return clock_.Now() - entry.last_heartbeat < options_.heartbeat_timeout;
+}
+
+absl::Status WorkerRegistry::CheckFree(const Announcement& announcement,
+                                       const WorkerEntry& holder) const {
+  if (announcement.incarnation != 0) {
+    return MakeStatus(absl::StatusCode::kAborted, "{} has been taken over by process {}",
+                      announcement.key.Text(), holder.announcement.pid);
+  }
+  if (!HoldsRank(holder)) return absl::OkStatus();
+  return MakeStatus(
+      absl::StatusCode::kAlreadyExists,
+      "{} is held by process {} at {}, which lives (heard of {} ago), so process {} cannot have "
+      "it: "
+      "end that process first, or start the new one with another --rank",
+      announcement.key.Text(), holder.announcement.pid, holder.announcement.address,
+      absl::FormatDuration(absl::Trunc(clock_.Now() - holder.last_heartbeat, absl::Seconds(1))),
+      announcement.pid);
 }
 
 absl::Status WorkerRegistry::CheckAnnouncement(const Announcement& announcement) const {

@@ -1,9 +1,10 @@
-// The workers of a job: registration, incarnations, heartbeats, losses. Does no I/O and takes the
-// time from a Clock.
+// The workers of a job: registration, incarnations, heartbeats, losses. Takes the time from
+// a Clock, and what it knows of processes from its options.
 #pragma once
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -69,6 +70,7 @@ struct WorkerEntry {
   State state = State::kStarting;
   Instant last_heartbeat;
   HeartbeatNews news;
+  std::string process_start;  // RegistryOptions::process_start at its registration
 
   const WorkerKey& key() const { return announcement.key; }
 };
@@ -81,12 +83,18 @@ struct RegistryOptions {
   std::string build;             // of the controller
   std::string build_id;          // of the controller
   bool allow_other_build = false;
+  std::string boot_id;  // of the controller's host
+  // ProcessStart of common/process/process_identity.h: tells a process of this host that has ended.
+  // By default none is seen, as from within a container.
+  std::function<std::string(int64_t pid)> process_start = [](int64_t) { return std::string(); };
 };
 
 // A worker is starting until its numerics class is known, then ready. It is lost when it sends no
 // heartbeat for heartbeat_timeout or a caller saw its connection break, and ready again with its
-// next heartbeat. A process that registers for a taken rank replaces the old one and gets a new
-// incarnation. Thread-safe.
+// next heartbeat. A process that registers for a taken rank is refused while the rank's process
+// lives; it replaces one that has ended or is lost and gets a new incarnation. A process of this
+// host that is seen at its registration has ended when it is seen no more; any other one, when it
+// has said nothing for heartbeat_timeout. Thread-safe.
 class WorkerRegistry {
  public:
   WorkerRegistry(RegistryOptions options, Clock& clock)
@@ -95,7 +103,8 @@ class WorkerRegistry {
   // Returns the worker's incarnation; the same boot_nonce gets the same one.
   // InvalidArgument: protocol or rank; FailedPrecondition: another build where that is not allowed,
   // partner on another host or device, numerics classes or choices mixed, tokenizers differ;
-  // Aborted: a worker of an earlier controller whose rank has been taken since.
+  // Aborted: a worker of an earlier controller whose rank has been taken since; AlreadyExists: the
+  // rank's process lives, and the caller may try again when it has ended.
   absl::StatusOr<int64_t> Register(const Announcement& announcement);
 
   // NotFound: the worker is unknown (the controller was restarted) and must register again.
@@ -132,6 +141,10 @@ class WorkerRegistry {
   std::string kernel_sets() const;
 
  private:
+  bool HoldsRank(const WorkerEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
+  // Whether the announced process may have the rank of `holder`, another process.
+  absl::Status CheckFree(const Announcement& announcement, const WorkerEntry& holder) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   absl::Status CheckAnnouncement(const Announcement& announcement) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   absl::Status CheckNumerics(const WorkerKey& key, const std::string& numerics_class) const

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/base/log_file.h"
+#include "common/process/files/run_token.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -62,6 +63,7 @@ std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id
   flag("role", role);
   flag("rank", std::to_string(id.rank));
   flag("device", fmt::format("{}:{}", plan.device, id.rank));
+  flag("token-file", RunTokenPath(plan.run_dir));
   if (!plan.tls_ca.empty()) {
     flag("tls-cert", plan.tls_cert);
     flag("tls-key", plan.tls_key);

@@ -17,6 +17,7 @@
 #include "common/config/loaded_config.h"
 #include "common/formats/hf_checkpoint.h"
 #include "common/process/directory_lock.h"
+#include "common/process/files/private_files.h"
 #include "common/process/pause_detector.h"
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/reward/check_reward.h"
@@ -80,7 +81,8 @@ int Launch(const Flags& flags) {
                                 config.cluster().listen()));
   }
   const std::string run_dir = config.cluster().run_dir();
-  const absl::Status folders = MakeFolder(run_dir + "/logs");
+  absl::Status folders = MakePrivateFolder(run_dir);
+  if (folders.ok()) folders = MakeFolder(run_dir + "/logs");
   if (!folders.ok()) return Fail(FailedAt::kInputs, Annotate(folders, "cluster.run_dir"));
   const auto lock =
       DirectoryLock::Take(run_dir, "launcher.lock", "a launcher",

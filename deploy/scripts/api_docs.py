@@ -34,11 +34,13 @@ the two equal. Config messages are in [config.md](config.md), the meaning of eac
 [errors.md](errors.md), a client in Python in [examples](../examples/README.md).
 
 Every call may end with `UNAVAILABLE` or `DEADLINE_EXCEEDED` (no answer from the peer), `INTERNAL` (a
-bug) and, with mutual TLS on, `UNAUTHENTICATED`. Server reflection and health checks are on:
-`grpcurl -plaintext unix:RUN_DIR/controller.sock list` works.
+bug), over a loopback port without the run's token `UNAUTHENTICATED`, and with mutual TLS on
+`PERMISSION_DENIED`, where the caller's role may not make it ([who may call](../guides/security.md)). Server
+reflection and health checks are on: `grpcurl -plaintext unix:RUN_DIR/controller.sock list` works.
 """
 CODE = re.compile(r"\b(INVALID_ARGUMENT|FAILED_PRECONDITION|NOT_FOUND|ABORTED|DATA_LOSS|CANCELLED|"
-                  r"RESOURCE_EXHAUSTED|UNAVAILABLE|DEADLINE_EXCEEDED|INTERNAL|UNAUTHENTICATED)\b")
+                  r"RESOURCE_EXHAUSTED|UNAVAILABLE|DEADLINE_EXCEEDED|INTERNAL|UNAUTHENTICATED|"
+                  r"ALREADY_EXISTS|PERMISSION_DENIED)\b")
 RPC = re.compile(r"rpc (\w+)\((stream )?(\w+)\) returns \((stream )?(\w+)\);")
 FIELD = re.compile(r"((?:repeated |optional )?(?:map<[^>]+>|[\w.]+)) (\w+) = \d+;\s*(?://\s*(.*))?$")
 VALUE = re.compile(r"([A-Z][A-Z0-9_]*) = \d+;\s*(?://\s*(.*))?$")

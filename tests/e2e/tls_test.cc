@@ -1,18 +1,20 @@
-// A run over mutual TLS, with certificates made here; a client without one is refused.
+// A run over mutual TLS, with certificates made here; who has none, or one of another role, is
+// refused.
 #include <csignal>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <string>
+#include <vector>
 
-#include <arpa/inet.h>
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/support/build_folder.h"
+#include "tests/support/certificates.h"
 #include "tests/support/cluster_rig.h"
+#include "tests/support/free_port.h"
 
 namespace tandem::testing {
 namespace {
@@ -28,59 +30,29 @@ std::string OwnHostText() {
   return fmt::format("{}.{}.{}.{}", host >> 24, host >> 16 & 255, host >> 8 & 255, host & 255);
 }
 
-// Below those that the system gives to who asks for any, which may be one of all addresses.
-int FreePort() {
-  static int port = 20'000;
-  while (true) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(OwnHost());
-    address.sin_port = htons(static_cast<uint16_t>(++port));
-    const bool is_free = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-    close(fd);
-    if (is_free) return port;
-    REQUIRE(port < 30'000);
-  }
+// What the host's certificate names: the address on which the controller listens, that which
+// workers announce, as they reach the controller from it, and all roles of what the launcher
+// starts.
+std::string HostNames() {
+  return fmt::format("IP:{},{},URI:spiffe://tandem/demo/trainer,URI:spiffe://tandem/demo/rollout",
+                     OwnHostText(), NamesOf("controller"));
 }
 
-void OpenSsl(const std::string& arguments) {
-  const std::string command = "openssl " + arguments + " 2>/dev/null";
-  INFO(command);
-  REQUIRE(std::system(command.c_str()) == 0);
+std::vector<std::string> TlsFlags(const RpcSecurity& files) {
+  return {"--tls-cert", files.cert, "--tls-key", files.key, "--tls-ca", files.ca};
 }
-
-// An authority, and one certificate of it for the controller, which listens on this process's
-// address, and for workers, which announce the address from which they reach it: 127.0.0.1.
-struct Certificates {
-  std::string cert, key, ca;
-
-  explicit Certificates(const std::string& prefix)
-      : cert(prefix + "-cert.pem"), key(prefix + "-key.pem"), ca(prefix + "-ca.pem") {
-    const std::string make = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
-    OpenSsl(fmt::format("req -x509 {} -keyout {}-ca.key -out {} -subj /CN=authority -days 2", make,
-                        prefix, ca));
-    OpenSsl(fmt::format("req {} -keyout {} -out {}.csr -subj /CN=host", make, key, prefix));
-    std::ofstream(prefix + ".ext") << "subjectAltName=IP:127.0.0.1,IP:" << OwnHostText() << "\n";
-    OpenSsl(
-        fmt::format("x509 -req -in {0}.csr -CA {1} -CAkey {0}-ca.key -CAcreateserial "
-                    "-extfile {0}.ext -days 2 -out {2}",
-                    prefix, ca, cert));
-  }
-  std::vector<std::string> Flags() const {
-    return {"--tls-cert", cert, "--tls-key", key, "--tls-ca", ca};
-  }
-};
 
 void SkipWithoutOpenSsl() {
-  if (std::system("openssl version >/dev/null 2>&1") == 0) return;
+  if (HasOpenSsl()) return;
   std::fputs("skipped: the openssl program is not installed\n", stderr);
   std::exit(77);
 }
 
 struct TlsRig : ClusterRig {
-  const Certificates certificates{(dir() / "ours").string()};
-  const std::string address = fmt::format("{}:{}", OwnHostText(), FreePort());
+  const Authority ours{dir(), "ours"};
+  const RpcSecurity host = ours.Issue("host", HostNames());
+  const RpcSecurity driver = ours.Issue("operator", NamesOf("operator"));
+  const std::string address = fmt::format("{}:{}", OwnHostText(), FreePort(OwnHostText()));
 
   TestProcess StartWorker(const std::string& role, const std::vector<std::string>& tls_flags) {
     ProcessOptions options{
@@ -92,35 +64,64 @@ struct TlsRig : ClusterRig {
 
   TlsRig() {
     Set("cluster.listen", address);
-    Set("cluster.tls.cert", certificates.cert);
-    Set("cluster.tls.key", certificates.key);
-    Set("cluster.tls.ca", certificates.ca);
+    Set("cluster.tls.cert", host.cert);
+    Set("cluster.tls.key", host.key);
+    Set("cluster.tls.ca", host.ca);
   }
 };
 
-TEST_CASE("a run over mutual TLS finishes, and tandemctl reads it with a certificate") {
+TEST_CASE("a run over mutual TLS finishes: users read it, operators drive it") {
   SkipWithoutOpenSsl();
   TlsRig rig;
   TestProcess& launcher = rig.Launch({"--start-paused"});
-  std::vector<std::string> run = {"--address", rig.address, "run", "0"};
-  for (const std::string& flag : rig.certificates.Flags()) run.push_back(flag);
+  const auto as = [&](const RpcSecurity& files, std::vector<std::string> command) {
+    std::vector<std::string> all = {"--address", rig.address};
+    all.insert(all.end(), command.begin(), command.end());
+    for (const std::string& flag : TlsFlags(files)) all.push_back(flag);
+    return rig.Ctl(all);
+  };
   WaitUntil("the controller to answer over TLS", [&] {
     REQUIRE(launcher.running());
-    std::vector<std::string> status = run;
-    status[2] = "status";
-    status.erase(status.begin() + 3);
-    return rig.Ctl(status).code == 0;
+    return as(rig.driver, {"status"}).code == 0;
   });
-  const ClusterRig::CtlResult ran = rig.Ctl(run);
+  const RpcSecurity user = rig.ours.Issue("user", NamesOf("user"));
+  REQUIRE(as(user, {"status"}).code == 0);
+  for (const RpcSecurity& other : {user, rig.host}) {
+    const ClusterRig::CtlResult refused = as(other, {"stop"});
+    REQUIRE(refused.code == 1);
+    REQUIRE(refused.output.find("TandemService/Stop needs the role operator") != std::string::npos);
+  }
+  const ClusterRig::CtlResult ran = as(rig.driver, {"run", "0"});
   INFO(ran.output << rig.Log("launcher") << rig.Log("controller"));
   REQUIRE(ran.code == 0);
-  std::vector<std::string> stop = run;
-  stop[2] = "stop";
-  stop.erase(stop.begin() + 3);
-  REQUIRE(rig.Ctl(stop).code == 0);
+  REQUIRE(as(rig.driver, {"stop"}).code == 0);
   REQUIRE(launcher.Wait() == 0);
   REQUIRE(rig.Metrics().size() == 3);
   REQUIRE(rig.LeftBehind() == "");
+}
+
+TEST_CASE("processes that each have their own role's certificate train, check and save") {
+  SkipWithoutOpenSsl();
+  TlsRig rig;
+  const RpcSecurity own =
+      rig.ours.Issue("controller", fmt::format("IP:{},{}", OwnHostText(), NamesOf("controller")));
+  rig.Set("cluster.tls.cert", own.cert);
+  rig.Set("cluster.tls.key", own.key);
+  rig.Set("weight_sync.check", "always");
+  TestProcess& controller = rig.StartController();
+  TestProcess trainer =
+      rig.StartWorker("trainer", TlsFlags(rig.ours.Issue("trainer", NamesOf("trainer/0"))));
+  TestProcess rollout =
+      rig.StartWorker("rollout", TlsFlags(rig.ours.Issue("rollout", NamesOf("rollout/0"))));
+  const int code = controller.Wait();
+  INFO(rig.Log("controller") << rig.Log("trainer") << rig.Log("rollout"));
+  REQUIRE(code == 0);
+  REQUIRE(trainer.Wait() == 0);
+  REQUIRE(rollout.Wait() == 0);
+  REQUIRE(rig.Metrics().size() == 3);
+  for (const char* role : {"controller", "trainer", "rollout"}) {
+    REQUIRE(rig.Log(role).find("needs the role") == std::string::npos);
+  }
 }
 
 TEST_CASE("a worker or client without the right certificate is refused and told why") {
@@ -128,8 +129,8 @@ TEST_CASE("a worker or client without the right certificate is refused and told 
   TlsRig rig;
   TestProcess& controller = rig.StartController();
   TestProcess plain = rig.StartWorker("trainer", {});
-  const Certificates foreign((rig.dir() / "foreign").string());
-  TestProcess other = rig.StartWorker("rollout", foreign.Flags());
+  const Authority foreign(rig.dir(), "foreign");
+  TestProcess other = rig.StartWorker("rollout", TlsFlags(foreign.Issue("host", HostNames())));
   const int plain_code = plain.Wait(), other_code = other.Wait();
   INFO(rig.Log("trainer") << rig.Log("rollout") << rig.Log("controller"));
   REQUIRE(plain_code == 64);
@@ -139,6 +140,11 @@ TEST_CASE("a worker or client without the right certificate is refused and told 
   const ClusterRig::CtlResult status = rig.Ctl({"--address", rig.address, "status"});
   REQUIRE(status.code == 69);
   REQUIRE(status.output.find("--tls-cert") != std::string::npos);
+  // Of the authority, but not of the role.
+  TestProcess trainer =
+      rig.StartWorker("trainer", TlsFlags(rig.ours.Issue("rollout", NamesOf("rollout"))));
+  REQUIRE(trainer.Wait() == 64);
+  REQUIRE(rig.Log("trainer").find("spiffe://tandem/demo/rollout") != std::string::npos);
   controller.Signal(SIGTERM);
   controller.Wait();
 }

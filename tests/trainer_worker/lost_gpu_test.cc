@@ -38,7 +38,8 @@ struct LosableTrainer {
               }).value();
     v1::WorkerId worker;
     worker.set_incarnation(7);
-    service->SetReady(trainer.get(), &engine, worker);
+    service->SetReady(trainer.get(), &engine, worker,
+                      {.sockets = {dir.path()}, .loaded = {dir.path()}, .saved = {dir.path()}});
     v1::TrainerResetRequest reset = Request<v1::TrainerResetRequest>();
     REQUIRE(Reset(reset).ok());
   }

@@ -103,7 +103,8 @@ struct Job {
     REQUIRE(made.ok());
     trainer = *std::move(made);
     engine = std::make_unique<EngineThread>("trainer");
-    service->SetReady(trainer.get(), engine.get(), worker);
+    service->SetReady(trainer.get(), engine.get(), worker,
+                      {.sockets = {dir.path()}, .loaded = {dir.path()}, .saved = {dir.path()}});
   }
 
   template <typename Response, typename Request>
@@ -140,6 +141,45 @@ TEST_CASE("A call for another incarnation is aborted and names the worker", "[tr
   const auto info = GetErrorInfo(status);
   REQUIRE(info.has_value());
   REQUIRE(info->worker().incarnation() == 7);
+}
+
+TEST_CASE("Paths in calls stay inside the folders of the run", "[trainer][service]") {
+  Job job;
+  job.MakeReady();
+  REQUIRE(job.Reset().ok());
+  const std::string elsewhere = testing::TempDir().path();  // gone by now
+  std::filesystem::create_directories(elsewhere);
+  std::filesystem::create_symlink(elsewhere, job.dir.path() / "out");
+  const auto save = [&](const std::string& directory) {
+    v1::SaveStateRequest request;
+    request.set_incarnation(7);
+    request.set_generation(2);
+    request.set_directory(directory);
+    v1::SaveStateResponse response;
+    return job.Call(&v1::TrainerService::Stub::SaveState, request, &response);
+  };
+  REQUIRE(absl::IsInvalidArgument(save(elsewhere)));
+  REQUIRE(absl::IsPermissionDenied(save(job.dir.path() / "out" / "saved")));
+  REQUIRE(std::filesystem::is_empty(elsewhere));
+  const auto reset = [&](const std::string& rendezvous, const std::string& checkpoint) {
+    v1::TrainerResetRequest request;
+    request.set_incarnation(7);
+    request.set_generation(3);
+    request.set_world_size(1);
+    request.set_rendezvous(rendezvous);
+    request.set_checkpoint_dir(checkpoint);
+    v1::TrainerResetResponse response;
+    return job.Call(&v1::TrainerService::Stub::Reset, request, &response);
+  };
+  const std::string socket = job.dir.path() / "group.sock";
+  REQUIRE(absl::IsInvalidArgument(reset(elsewhere + "/group.sock", "")));
+  REQUIRE(absl::IsPermissionDenied(reset(job.dir.path() / "out" / "group.sock", "")));
+  REQUIRE(absl::IsInvalidArgument(reset(socket, "/etc")));
+  REQUIRE(absl::IsInvalidArgument(reset(socket, job.dir.path() / ".." / "etc")));
+  std::filesystem::remove_all(elsewhere);
+  // What was refused has changed nothing: the group of before goes on.
+  std::filesystem::create_directories(job.dir.path() / "saved");
+  REQUIRE(save(job.dir.path() / "saved").ok());
 }
 
 TEST_CASE("A step over gRPC trains on the controller's samples", "[trainer][service]") {

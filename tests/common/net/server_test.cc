@@ -12,6 +12,7 @@
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "tandem/v1/reward.grpc.pb.h"
+#include "tests/support/file_mode.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 
@@ -77,6 +78,21 @@ TEST_CASE("RpcServer makes the folder of its socket", "[rpc]") {
   const auto server = RpcServer::Start(address, {&service});
   REQUIRE(server.ok());
   REQUIRE(ScoresFrom(address) == 1);
+}
+
+TEST_CASE("RpcServer's socket and its new folder are closed to other users", "[rpc]") {
+  testing::TempDir dir;
+  CountingReward service;
+  for (const mode_t mask : {0000, 0022, 0177}) {
+    const testing::UmaskOf umask(mask);
+    const std::string folder = dir.path() / std::to_string(mask);
+    const auto server = RpcServer::Start("unix:" + folder + "/x.sock", {&service});
+    REQUIRE(server.ok());
+    REQUIRE(testing::ModeOf(folder) == 0700);
+    REQUIRE(testing::ModeOf(folder + "/x.sock") == 0600);
+    std::ofstream(folder + "/made_later") << "text";
+    REQUIRE(testing::ModeOf(folder + "/made_later") == static_cast<int>(0666 & ~mask));
+  }
 }
 
 TEST_CASE("RpcServer refuses a message of more than 8 MiB before it is decoded", "[rpc]") {

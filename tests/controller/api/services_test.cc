@@ -173,6 +173,8 @@ TEST_CASE("Workers join through ClusterService and are told to stop", "[services
   ClusterService service(run.registry, *samples, run.probe, welcome);
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
   const auto server = *RpcServer::Start(address, {&service});
+  const WorkerKey rollout{WorkerRole::kRollout, 0};
+  run.registry.MarkLost(rollout, run.registry.Find(rollout)->incarnation);  // its place is free
   const auto agent = MembershipAgent::Join({.controller_address = address,
                                             .role = v1::ROLE_ROLLOUT,
                                             .rank = 0,

@@ -4,12 +4,19 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/net/server.h"
+#include "common/process/files/controller_address.h"
 #include "common/process/local_socket.h"
 #include "controller/cli/api_commands.h"
+#include "tests/support/file_mode.h"
 #include "tests/support/temp_dir.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 namespace fs = std::filesystem;
+
+namespace {
+class SilentApi final : public v1::TandemService::Service {};
+}  // namespace
 
 TEST_CASE("FindController prefers address, then run directory, then the run that is alive",
           "[ctl]") {
@@ -30,6 +37,30 @@ TEST_CASE("FindController prefers address, then run directory, then the run that
                                  root + "/project/new/controller.sock");
   live.reset();
   REQUIRE(FindController("", "", root).value() == "unix:" + root + "/old/controller.sock");
+}
+
+TEST_CASE("A controller on a port is found with its token, by its run or by the port", "[ctl]") {
+  const testing::TempDir dir;
+  const std::string root = dir.path().string(), run = root + "/project/run";
+  for (const char* folder : {"dead", "project/run"}) fs::create_directories(dir.path() / folder);
+  const PublishedAddress dead(root + "/dead", "127.0.0.1:1");  // nobody listens there
+  SilentApi service;
+  const auto server = RpcServer::Start("127.0.0.1:0", {&service}).value();
+  const std::string address = server->address(), port = address.substr(address.rfind(':'));
+  {
+    const PublishedAddress published(run, address);
+    REQUIRE(testing::ModeOf(run + "/controller.address") == 0600);
+    REQUIRE(FindController("", "", root).value() == address);
+    REQUIRE(FindController("", run, root).value() == address);
+    REQUIRE(FindTokenFile(address, "", root) == run + "/token");
+    REQUIRE(FindTokenFile("localhost" + port, "", root) == run + "/token");
+    REQUIRE(FindTokenFile(address, root + "/other", root) == root + "/other/token");
+    REQUIRE(FindTokenFile("127.0.0.1:2", "", root).empty());
+    REQUIRE(FindTokenFile("node7" + port, "", root).empty());
+    REQUIRE(FindTokenFile("unix:" + run + "/controller.sock", run, root).empty());
+  }
+  REQUIRE(FindController("", "", root).status().code() == absl::StatusCode::kNotFound);
+  REQUIRE(FindController("", run, root).status().code() == absl::StatusCode::kNotFound);
 }
 
 TEST_CASE("FindController says what it looked for", "[ctl]") {

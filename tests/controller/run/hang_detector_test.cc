@@ -68,6 +68,7 @@ TEST_CASE("A worker that speaks again, or lives elsewhere, is left alone", "[han
   REQUIRE(f.registry.Heartbeat(kWatchedTrainer, incarnation, {}).ok());
   f.Pass(9);
   REQUIRE(f.Asked() == 0);
+  f.registry.MarkLost(kWatchedTrainer, incarnation);
   f.Register(72, "another host");
   f.Pass(30);
   REQUIRE(f.Asked() == 0);

@@ -1,5 +1,8 @@
 #include "controller/workers/worker_registry.h"
 
+#include <map>
+#include <string>
+
 #include <catch2/catch.hpp>
 
 #include "tests/fakes/fake_clock.h"
@@ -55,9 +58,64 @@ TEST_CASE("WorkerRegistry is complete when every rank is ready", "[registry]") {
 TEST_CASE("WorkerRegistry replaces a rank by a new process under a new incarnation", "[registry]") {
   WorkerRegistryFixture f;
   REQUIRE(*f.registry.Register(Hello(kRegisteredTrainer, "n1")) == 1);
+  f.registry.MarkLost(kRegisteredTrainer, 1);
   REQUIRE(*f.registry.Register(Hello(kRegisteredTrainer, "n2")) == 2);
   REQUIRE(absl::IsAborted(f.registry.Heartbeat(kRegisteredTrainer, 1, {})));
   REQUIRE(f.registry.Heartbeat(kRegisteredTrainer, 2, {}).ok());
+}
+
+TEST_CASE("WorkerRegistry keeps a rank for the process that beats, and says who has it",
+          "[registry]") {
+  WorkerRegistryFixture f;
+  Announcement holder = Hello(kRegisteredTrainer, "n1");
+  holder.pid = 41;
+  REQUIRE(*f.registry.Register(holder) == 1);
+  Announcement stranger = Hello(kRegisteredTrainer, "n2");
+  stranger.pid = 42;
+  f.clock.Advance(absl::Seconds(9));
+  REQUIRE(f.registry.Heartbeat(kRegisteredTrainer, 1, {}).ok());
+  f.clock.Advance(absl::Seconds(9));
+  const absl::Status refused = f.registry.Register(stranger).status();
+  REQUIRE(absl::IsAlreadyExists(refused));
+  for (const char* part :
+       {"trainer 0 is held by process 41 at unix:/x", "heard of 9s ago", "process 42", "--rank"}) {
+    REQUIRE(Says(refused, part));
+  }
+  REQUIRE(f.registry.Heartbeat(kRegisteredTrainer, 1, {}).ok());
+  REQUIRE(*f.registry.Register(Hello(kRegisteredTrainer, "n1")) == 1);  // the same process
+  // Nobody has seen it end, so its silence decides.
+  f.clock.Advance(absl::Seconds(10));
+  REQUIRE(*f.registry.Register(stranger) == 2);
+}
+
+TEST_CASE("WorkerRegistry sees at once that a process of its host has ended", "[registry]") {
+  WorkerRegistryFixture f;
+  std::map<int64_t, std::string> running = {{41, "start 1"}};
+  f.options.boot_id = "host-a";
+  f.options.process_start = [&running](int64_t pid) { return running[pid]; };
+  WorkerRegistry registry(f.options, f.clock);
+  Announcement holder = Hello(kRegisteredTrainer, "n1");
+  holder.pid = 41;
+  holder.numerics_class.clear();  // it loads its model, for as long as that takes
+  REQUIRE(*registry.Register(holder) == 1);
+  Announcement next = Hello(kRegisteredTrainer, "n2");
+  next.pid = 43;
+  f.clock.Advance(absl::Minutes(5));
+  REQUIRE(absl::IsAlreadyExists(registry.Register(next).status()));
+  running[41] = "start 2";  // killed, and its number is another process's
+  running[43] = "start 3";
+  REQUIRE(*registry.Register(next) == 2);
+  running.erase(43);
+  REQUIRE(*registry.Register(Hello(kRegisteredTrainer, "n3")) == 3);
+  // Of a worker on another host the controller sees no process: number 41 there is not 41 here.
+  Announcement far = Hello(kRollout0, "n4");
+  registry.MarkLost(kRegisteredTrainer, 3);
+  far.boot_id = "host-b";
+  far.pid = 41;
+  REQUIRE(*registry.Register(far) == 1);
+  running.clear();
+  far.boot_nonce = "n5";
+  REQUIRE(absl::IsAlreadyExists(registry.Register(far).status()));
 }
 
 TEST_CASE("WorkerRegistry takes GPUs for the same by their UUID, not by their number") {
@@ -120,6 +178,7 @@ TEST_CASE("WorkerRegistry refuses a worker that computes a part otherwise, with 
   rollout.numerics_choices.at("linear [24 x 8]") = trainer.numerics_choices.at("linear [24 x 8]");
   REQUIRE(f.registry.Register(rollout).ok());
   // A trainer that is replaced is not compared with itself.
+  f.registry.MarkLost(kRegisteredTrainer, 1);
   trainer.boot_nonce = "n3";
   trainer.numerics_choices.at("input [8 x 24]") = "cuBLASLt";
   REQUIRE(f.registry.Register(trainer).ok());
@@ -176,6 +235,7 @@ TEST_CASE("WorkerRegistry keeps the incarnation of workers that outlived a contr
   Announcement again = Hello(kRegisteredTrainer, "n1");
   again.incarnation = 4;
   REQUIRE(*f.registry.Register(again) == 4);
+  f.registry.MarkLost(kRegisteredTrainer, 4);
   REQUIRE(*f.registry.Register(Hello(kRegisteredTrainer, "n2")) == 5);
   REQUIRE(absl::IsAborted(f.registry.Register(again).status()));
 }

@@ -29,7 +29,7 @@ TEST_CASE("every process gets its command line and its log") {
   REQUIRE(CommandLine(plan, {Role::kController, 0}).back() == "--start-paused");
   REQUIRE(Line(plan, {Role::kTrainer, 1}) ==
           "/b/tandem-trainer --controller unix:/r/controller.sock --role trainer --rank 1 "
-          "--device cuda:1");
+          "--device cuda:1 --token-file /r/token");
   REQUIRE(LogPath(plan, {Role::kRollout, 1}) == "/r/logs/rollout-1.log");
   plan = MakeLaunchPlan(DefaultConfig(), "/b", "c.yaml", {});
   REQUIRE(Line(plan, {Role::kRollout, 0}).find("--role rollout --rank 0 --device cpu:0") !=

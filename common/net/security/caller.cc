@@ -1,0 +1,83 @@
+#include "common/net/security/caller.h"
+
+#include <utility>
+#include <vector>
+
+#include <grpc/grpc_security_constants.h>
+#include <grpcpp/security/auth_context.h>
+#include <grpcpp/security/auth_metadata_processor.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/status.h>
+
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/net/security/call_roles.h"
+
+namespace tandem {
+namespace {
+
+std::vector<std::string> Property(const grpc::AuthContext& context, const char* name) {
+  std::vector<std::string> values;
+  for (const grpc::string_ref& value : context.FindPropertyValues(name)) {
+    values.emplace_back(value.data(), value.size());
+  }
+  return values;
+}
+
+absl::StatusOr<std::vector<CallerIdentity>> CallersOf(const grpc::AuthContext& context) {
+  return ParseIdentities(Property(context, GRPC_PEER_URI_PROPERTY_NAME));
+}
+
+bool HasTls(const grpc::AuthContext& context) {
+  for (const std::string& type : Property(context, GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME)) {
+    if (type == GRPC_SSL_TRANSPORT_SECURITY_TYPE || type == GRPC_TLS_TRANSPORT_SECURITY_TYPE) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// An unreadable identity is none, and the caller is told so.
+absl::Status AsDenied(const absl::Status& status) {
+  return absl::PermissionDeniedError(status.message());
+}
+
+class RoleCheck final : public grpc::AuthMetadataProcessor {
+ public:
+  explicit RoleCheck(std::string project) : project_(std::move(project)) {}
+
+  bool IsBlocking() const override { return false; }
+
+  grpc::Status Process(const InputMetadata& metadata,
+                       grpc::AuthContext* context,
+                       OutputMetadata* /*consumed*/,
+                       OutputMetadata* /*response*/) override {
+    const auto path = metadata.find(":path");
+    const std::string method =
+        path == metadata.end() ? "" : std::string(path->second.data(), path->second.size());
+    const auto callers = CallersOf(*context);
+    const absl::Status checked =
+        callers.ok() ? CheckMayCall(*callers, project_, method) : AsDenied(callers.status());
+    if (!checked.ok()) LogWarn("Refused a call: {}", std::string(checked.message()));
+    return {static_cast<grpc::StatusCode>(checked.code()), std::string(checked.message())};
+  }
+
+ private:
+  const std::string project_;
+};
+
+}  // namespace
+
+std::shared_ptr<grpc::AuthMetadataProcessor> MakeRoleCheck(std::string project) {
+  return std::make_shared<RoleCheck>(std::move(project));
+}
+
+absl::Status CheckWorkerCall(const grpc::ServerContext* context, std::string_view role, int rank) {
+  if (context == nullptr) return absl::OkStatus();
+  const std::shared_ptr<const grpc::AuthContext> peer = context->auth_context();
+  if (peer == nullptr || !HasTls(*peer)) return absl::OkStatus();
+  const auto callers = CallersOf(*peer);
+  return callers.ok() ? CheckIsWorker(*callers, role, rank) : AsDenied(callers.status());
+}
+
+}  // namespace tandem

@@ -1,0 +1,26 @@
+// Who makes a gRPC call, by the certificate of its connection.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <absl/status/status.h>
+
+namespace grpc {
+class AuthMetadataProcessor;
+class ServerContext;
+}  // namespace grpc
+
+namespace tandem {
+
+// Refuses, on connections with TLS, every call that the table of common/net/security/call_roles.h
+// does not give to the caller's role in `project`. PermissionDenied, as CheckMayCall.
+std::shared_ptr<grpc::AuthMetadataProcessor> MakeRoleCheck(std::string project);
+
+// PermissionDenied: the call's connection has TLS, and its certificate is not that of worker `rank`
+// of `role`. On other connections the caller has the run's token or its user, and is every worker.
+// `context` may be null, as for a call from within.
+absl::Status CheckWorkerCall(const grpc::ServerContext* context, std::string_view role, int rank);
+
+}  // namespace tandem

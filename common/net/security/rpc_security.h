@@ -1,0 +1,21 @@
+// What a process shows its peers over gRPC, and what it asks of them.
+#pragma once
+
+#include <string>
+
+namespace tandem {
+
+// PEM files for mutual TLS; all empty means none.
+struct RpcSecurity {
+  std::string cert;  // this host's certificate chain
+  std::string key;   // its private key
+  std::string ca;    // the authority that signed the peers
+  // The run's token, which loopback ports without TLS send and ask for
+  // (common/process/files/run_token.h). Empty: such a port asks for nothing, and its callers send
+  // nothing.
+  std::string token_file;
+
+  bool enabled() const { return !cert.empty() || !key.empty() || !ca.empty(); }
+};
+
+}  // namespace tandem

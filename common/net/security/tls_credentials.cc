@@ -1,0 +1,105 @@
+#include "common/net/security/tls_credentials.h"
+
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <tuple>
+#include <vector>
+
+#include <fmt/ranges.h>
+#include <grpcpp/security/auth_metadata_processor.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "common/net/security/call_roles.h"
+#include "common/net/security/caller.h"
+#include "common/net/security/certificate.h"
+
+namespace tandem {
+namespace {
+
+namespace tls = grpc::experimental;
+
+absl::StatusOr<std::string> ReadPem(const std::string& key, const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file || text.str().empty()) {
+    return MakeStatus(absl::StatusCode::kNotFound,
+                      "cannot read {}, given as cluster.tls.{} or --tls-{}", path, key, key);
+  }
+  return text.str();
+}
+
+// One for all users of the same files: it has a thread that looks at them.
+std::shared_ptr<tls::FileWatcherCertificateProvider> WatchFiles(const RpcSecurity& security) {
+  using Files = std::tuple<std::string, std::string, std::string>;
+  static Mutex watchers_mutex;
+  static std::map<Files, std::weak_ptr<tls::FileWatcherCertificateProvider>> watchers;
+  const MutexLock lock(watchers_mutex);
+  auto& known = watchers[{security.key, security.cert, security.ca}];
+  auto watcher = known.lock();
+  if (watcher == nullptr) {
+    watcher = std::make_shared<tls::FileWatcherCertificateProvider>(
+        security.key, security.cert, security.ca,
+        static_cast<unsigned>(absl::ToInt64Seconds(kTlsRefresh)));
+    known = watcher;
+  }
+  return watcher;
+}
+
+absl::Status CheckReadable(const RpcSecurity& security) {
+  TANDEM_RETURN_IF_ERROR(ReadPem("cert", security.cert).status());
+  TANDEM_RETURN_IF_ERROR(ReadPem("key", security.key).status());
+  return ReadPem("ca", security.ca).status();
+}
+
+// The project of this process's own certificate.
+absl::StatusOr<std::string> OwnProject(const RpcSecurity& security) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string pem, ReadPem("cert", security.cert));
+  const auto uris = CertificateUris(pem);
+  if (!uris.ok()) return Annotate(uris.status(), security.cert);
+  const auto identities = ParseIdentities(*uris);
+  if (!identities.ok()) return Annotate(identities.status(), security.cert);
+  std::set<std::string> projects;
+  for (const CallerIdentity& identity : *identities) projects.insert(identity.project);
+  if (projects.size() == 1) return *projects.begin();
+  return InvalidArgument(
+      "{} names {}: a server's certificate needs a subjectAltName "
+      "URI:spiffe://tandem/PROJECT/ROLE, and all of one project (docs/guides/security.md)",
+      security.cert,
+      projects.empty() ? std::string("no role")
+                       : fmt::format("the projects {}", fmt::join(projects, " and ")));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsServerCredentials(
+    const RpcSecurity& security) {
+  TANDEM_RETURN_IF_ERROR(CheckReadable(security));
+  TANDEM_ASSIGN_OR_RETURN(const std::string project, OwnProject(security));
+  tls::TlsServerCredentialsOptions options(WatchFiles(security));
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  std::shared_ptr<grpc::ServerCredentials> credentials = tls::TlsServerCredentials(options);
+  credentials->SetAuthMetadataProcessor(MakeRoleCheck(project));
+  return credentials;
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeTlsChannelCredentials(
+    const RpcSecurity& security) {
+  TANDEM_RETURN_IF_ERROR(CheckReadable(security));
+  tls::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(WatchFiles(security));
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  return tls::TlsCredentials(options);
+}
+
+}  // namespace tandem

@@ -1,0 +1,35 @@
+// Credentials for mutual TLS whose files may be replaced while they are in use.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include "common/net/security/rpc_security.h"
+
+namespace grpc {
+class ChannelCredentials;
+class ServerCredentials;
+}  // namespace grpc
+
+namespace tandem {
+
+// How often the files are looked at: connections that are made after that use what was replaced,
+// those that are open stay as they are. Between the replacement of a certificate and that of its
+// key new connections may fail, and are tried again by who makes them.
+inline constexpr absl::Duration kTlsRefresh = absl::Seconds(1);
+
+// Callers show a certificate that `security.ca` signed, and make the calls of their role
+// (common/net/security/call_roles.h) in the project that this process's own certificate names.
+// InvalidArgument: that certificate names none, or several; or a file is none of TLS. NotFound: a
+// file cannot be read.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsServerCredentials(
+    const RpcSecurity& security);
+
+// NotFound: a file cannot be read.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeTlsChannelCredentials(
+    const RpcSecurity& security);
+
+}  // namespace tandem

@@ -1,0 +1,33 @@
+// Folders and files that only this process's user can open, whatever the umask.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace tandem {
+
+// Makes the folder `path`, and what is missing above it, with mode 0700; folders above follow the
+// umask. One that exists is closed to others, with a line in the log. PermissionDenied: it belongs
+// to another user, or others can write in it and its mode cannot be changed. Otherwise by
+// IoErrorCode.
+absl::Status MakePrivateFolder(const std::string& path);
+
+// Makes the folder of a socket where it is missing, with mode 0700. One that exists may be read by
+// others, because a socket has a mode of its own; but others must not write in it, as they could
+// put a socket of their own there: they lose that right, with a line in the log. Where others write
+// and nobody removes what is not theirs, as in /tmp, nothing is changed. PermissionDenied: others
+// can write in it, and it is not this user's to change.
+absl::Status MakeSocketFolder(const std::string& path);
+
+// Writes `text` as `path` with mode 0600 in one step: a reader sees the old text or the new one,
+// and a link at `path` is replaced, not followed. Errors by IoErrorCode.
+absl::Status WritePrivateFile(const std::string& path, const std::string& text);
+
+// At most `limit` bytes of a regular file that belongs to this user or to root, and that no other
+// user can read or write. NotFound: there is none; FailedPrecondition: not such a file.
+absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t limit);
+
+}  // namespace tandem

@@ -1,0 +1,14 @@
+// Tells whether a process of this host still lives.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tandem {
+
+// What tells process `pid` from every other one that has, had or will have its number: the moment
+// of its start, in ticks since the boot. "": no process of that number is seen from here, or it has
+// ended and only its parent has not noticed. Equal answers at two times: it is the same process.
+std::string ProcessStart(int64_t pid);
+
+}  // namespace tandem

@@ -1,0 +1,205 @@
+// Roles over real connections, with certificates made here, and their replacement.
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <grpcpp/channel.h>
+
+#include "common/net/channel.h"
+#include "common/net/grpc_status.h"
+#include "common/net/security/caller.h"
+#include "common/net/security/certificate.h"
+#include "common/net/server.h"
+#include "tandem/v1/controller.grpc.pb.h"
+#include "tests/support/certificates.h"
+#include "tests/support/patience.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
+
+namespace tandem {
+namespace {
+
+using testing::Authority;
+using testing::HasOpenSsl;
+using testing::NamesOf;
+using testing::Says;
+
+struct ObligingApi final : v1::TandemService::Service {
+  grpc::Status GetStatus(grpc::ServerContext*,
+                         const v1::GetStatusRequest*,
+                         v1::GetStatusResponse*) override {
+    return grpc::Status::OK;
+  }
+  grpc::Status Stop(grpc::ServerContext*, const v1::StopRequest*, v1::StopResponse*) override {
+    return grpc::Status::OK;
+  }
+};
+
+struct CheckingCluster final : v1::ClusterService::Service {
+  grpc::Status Register(grpc::ServerContext* context,
+                        const v1::RegisterRequest* request,
+                        v1::RegisterResponse*) override {
+    return ToGrpcStatus(CheckWorkerCall(
+        context, request->role() == v1::ROLE_TRAINER ? "trainer" : "rollout", request->rank()));
+  }
+};
+
+struct TlsRolesFixture {
+  testing::TempDir dir;
+  Authority ours{dir.path(), "ours"};
+  ObligingApi api;
+  CheckingCluster cluster;
+  std::unique_ptr<RpcServer> server;
+
+  void Serve(const RpcSecurity& security) {
+    server = RpcServer::Start("127.0.0.1:0", {&api, &cluster}, security).value();
+  }
+  std::shared_ptr<grpc::Channel> Connect(const RpcSecurity& security) const {
+    return MakeChannel(server->address(), security).value();
+  }
+  static absl::Status GetStatus(const std::shared_ptr<grpc::Channel>& channel) {
+    grpc::ClientContext context;
+    SetDeadline(context, testing::kPatience);
+    v1::GetStatusResponse response;
+    return FromGrpcStatus(v1::TandemService::NewStub(channel)->GetStatus(&context, {}, &response));
+  }
+  static absl::Status Stop(const std::shared_ptr<grpc::Channel>& channel) {
+    grpc::ClientContext context;
+    SetDeadline(context, testing::kPatience);
+    v1::StopResponse response;
+    return FromGrpcStatus(v1::TandemService::NewStub(channel)->Stop(&context, {}, &response));
+  }
+  static absl::Status Register(const std::shared_ptr<grpc::Channel>& channel,
+                               v1::Role role,
+                               int rank) {
+    grpc::ClientContext context;
+    SetDeadline(context, testing::kPatience);
+    v1::RegisterRequest request;
+    request.set_role(role);
+    request.set_rank(rank);
+    v1::RegisterResponse response;
+    return FromGrpcStatus(
+        v1::ClusterService::NewStub(channel)->Register(&context, request, &response));
+  }
+};
+
+void SkipWithoutOpenSslProgram() {
+  if (HasOpenSsl()) return;
+  std::fputs("skipped: the openssl program is not installed\n", stderr);
+  std::exit(77);
+}
+
+// As a program that rotates certificates does it: each file at once, one after the other.
+void ReplaceBy(const RpcSecurity& fresh, const RpcSecurity& used) {
+  for (const auto& [from, to] : {std::pair{fresh.cert, used.cert}, std::pair{fresh.key, used.key},
+                                 std::pair{fresh.ca, used.ca}}) {
+    std::filesystem::copy_file(from, to + ".new");
+    std::filesystem::rename(to + ".new", to);
+  }
+}
+
+// Copies of `files` that a test may replace.
+RpcSecurity CopiesOf(const RpcSecurity& files, const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  RpcSecurity used{.cert = folder / "cert.pem", .key = folder / "key.pem", .ca = folder / "ca.pem"};
+  ReplaceBy(files, used);
+  return used;
+}
+
+}  // namespace
+
+TEST_CASE("The role in a certificate decides which calls are answered", "[tls]") {
+  SkipWithoutOpenSslProgram();
+  TlsRolesFixture f;
+  f.Serve(f.ours.Issue("controller", NamesOf("controller")));
+  const auto user = f.Connect(f.ours.Issue("user", NamesOf("user")));
+  const absl::Status read = f.GetStatus(user);
+  INFO(read.ToString());
+  REQUIRE(read.ok());
+  const absl::Status stop = f.Stop(user);
+  REQUIRE(absl::IsPermissionDenied(stop));
+  for (const char* part : {"/tandem.v1.TandemService/Stop", "role operator", "tandem/demo/user"}) {
+    REQUIRE(Says(stop, part));
+  }
+  const auto driver = f.Connect(f.ours.Issue("operator", NamesOf("operator")));
+  REQUIRE(f.GetStatus(driver).ok());
+  REQUIRE(f.Stop(driver).ok());
+  REQUIRE(absl::IsPermissionDenied(f.Register(driver, v1::ROLE_TRAINER, 0)));
+}
+
+TEST_CASE("A certificate without a role, or of another project, may do nothing", "[tls]") {
+  SkipWithoutOpenSslProgram();
+  TlsRolesFixture f;
+  f.Serve(f.ours.Issue("controller", NamesOf("controller")));
+  for (const std::string& names : {std::string("IP:127.0.0.1"), NamesOf("operator", "other"),
+                                   std::string("IP:127.0.0.1,URI:spiffe://tandem/demo/chief")}) {
+    const absl::Status refused = f.GetStatus(f.Connect(f.ours.Issue("somebody", names)));
+    INFO(refused.ToString());
+    REQUIRE(absl::IsPermissionDenied(refused));
+  }
+}
+
+TEST_CASE("A worker calls for its own role and rank alone", "[tls]") {
+  SkipWithoutOpenSslProgram();
+  TlsRolesFixture f;
+  f.Serve(f.ours.Issue("controller", NamesOf("controller")));
+  const auto any = f.Connect(f.ours.Issue("trainer", NamesOf("trainer")));
+  REQUIRE(f.Register(any, v1::ROLE_TRAINER, 3).ok());
+  REQUIRE(absl::IsPermissionDenied(f.Register(any, v1::ROLE_ROLLOUT, 3)));
+  REQUIRE(absl::IsPermissionDenied(f.GetStatus(any)));
+  const auto one = f.Connect(f.ours.Issue("trainer1", NamesOf("trainer/1")));
+  REQUIRE(f.Register(one, v1::ROLE_TRAINER, 1).ok());
+  const absl::Status other = f.Register(one, v1::ROLE_TRAINER, 0);
+  REQUIRE(absl::IsPermissionDenied(other));
+  REQUIRE(Says(other, "trainer 0"));
+  const auto host =
+      f.Connect(f.ours.Issue("host", NamesOf("trainer") + ",URI:spiffe://tandem/demo/rollout"));
+  REQUIRE(f.Register(host, v1::ROLE_TRAINER, 0).ok());
+  REQUIRE(f.Register(host, v1::ROLE_ROLLOUT, 0).ok());
+}
+
+TEST_CASE("A server's own certificate must name its project", "[tls]") {
+  SkipWithoutOpenSslProgram();
+  TlsRolesFixture f;
+  const RpcSecurity nameless = f.ours.Issue("nameless", "IP:127.0.0.1");
+  const absl::Status refused = RpcServer::Start("127.0.0.1:0", {&f.api}, nameless).status();
+  REQUIRE(absl::IsInvalidArgument(refused));
+  REQUIRE(Says(refused, nameless.cert));
+  REQUIRE(Says(refused, "URI:spiffe://tandem/PROJECT/ROLE"));
+  const RpcSecurity both =
+      f.ours.Issue("both", NamesOf("controller", "a") + ",URI:spiffe://tandem/b/controller");
+  REQUIRE(Says(RpcServer::Start("127.0.0.1:0", {&f.api}, both).status(), "a and b"));
+  REQUIRE(absl::IsInvalidArgument(CertificateUris("no certificate").status()));
+}
+
+TEST_CASE("Files that are replaced are used by new connections, and old ones go on", "[tls]") {
+  SkipWithoutOpenSslProgram();
+  TlsRolesFixture f;
+  const Authority next(f.dir.path(), "next");
+  const RpcSecurity served =
+      CopiesOf(f.ours.Issue("controller", NamesOf("controller")), f.dir.path() / "served");
+  const RpcSecurity of_user =
+      CopiesOf(f.ours.Issue("user", NamesOf("user")), f.dir.path() / "user");
+  const RpcSecurity old_user = f.ours.Issue("old", NamesOf("user"));
+  const RpcSecurity new_user = next.Issue("new", NamesOf("user"));
+  f.Serve(served);
+  const auto open = f.Connect(of_user);
+  REQUIRE(f.GetStatus(open).ok());
+  REQUIRE(absl::IsUnavailable(f.GetStatus(f.Connect(new_user))));  // of an unknown authority
+
+  ReplaceBy(next.Issue("controller", NamesOf("controller")), served);
+  testing::WaitUntil("the server to use its new files",
+                     [&] { return f.GetStatus(f.Connect(new_user)).ok(); });
+  REQUIRE(absl::IsUnavailable(f.GetStatus(f.Connect(old_user))));
+  REQUIRE(f.GetStatus(open).ok());
+
+  ReplaceBy(new_user, of_user);
+  testing::WaitUntil("the client to use its new files",
+                     [&] { return f.GetStatus(f.Connect(of_user)).ok(); });
+}
+
+}  // namespace tandem
