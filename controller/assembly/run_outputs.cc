@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
@@ -19,6 +20,8 @@ namespace {
 
 constexpr int64_t kReportSamples = 16;  // samples of the first and of the last step
 
+std::string ReportPath(const RunInfo& info) { return info.run_dir + "/report.html"; }
+
 absl::Status WriteReport(RunStore& store, const RunInfo& info, const RunSummary& summary) {
   ReportInput report{.info = info, .summary = summary};
   if (const auto& steps = summary.step_records; !steps.empty()) {
@@ -29,12 +32,12 @@ absl::Status WriteReport(RunStore& store, const RunInfo& info, const RunSummary&
     report.first_samples = std::move(first.samples);
     report.last_samples = std::move(last.samples);
   }
-  return WriteFileAtomically(info.run_dir + "/report.html", HtmlReport(report));
+  return WriteFileAtomically(ReportPath(info), HtmlReport(report));
 }
 
 }  // namespace
 
-std::unique_ptr<Tracker> MakeTrackers(const v1::Config& config, Clock& clock) {
+std::vector<std::unique_ptr<Tracker>> MakeTrackers(const v1::Config& config, Clock& clock) {
   const std::string& run_dir = config.cluster().run_dir();
   std::vector<std::unique_ptr<Tracker>> trackers;
   for (const std::string& name : config.trainer().logger()) {
@@ -46,7 +49,7 @@ std::unique_ptr<Tracker> MakeTrackers(const v1::Config& config, Clock& clock) {
       trackers.push_back(std::make_unique<ConsoleTracker>(std::cout));
     }
   }
-  return std::make_unique<FanoutTracker>(std::move(trackers));
+  return trackers;
 }
 
 std::string MakeRunId(const v1::Config& config, absl::Time now) {
@@ -58,29 +61,42 @@ std::string MakeRunId(const v1::Config& config, absl::Time now) {
 RunRecorder::RunRecorder(RunStore& store, ProgressSink& progress, RunInfo info)
     : store_(store), progress_(progress), info_(std::move(info)), started_(RealClock().Now()) {}
 
-absl::Status RunRecorder::Begin() {
-  progress_.OnRunStart(info_);
-  return store_.RecordRun(info_);
+void RunRecorder::Begin() { progress_.OnRunStart(info_); }
+
+absl::Status RunRecorder::Record() {
+  TANDEM_RETURN_IF_ERROR(store_.RecordRun(info_));
+  recorded_ = true;
+  return absl::OkStatus();
 }
 
-absl::Status RunRecorder::End(const absl::Status& status,
-                              RunSummary summary,
-                              const RunMachinery& machinery) {
+absl::Status RunRecorder::WriteEnd(RunSummary& summary) {
+  TANDEM_RETURN_IF_ERROR(store_.RecordRun(info_));
+  TANDEM_ASSIGN_OR_RETURN(summary.step_records, store_.ListSteps(0, 0, 0));
+  TANDEM_ASSIGN_OR_RETURN(summary.evaluations, store_.ListEvaluations());
+  TANDEM_RETURN_IF_ERROR(WriteReport(store_, info_, summary));
+  summary.report = ReportPath(info_);
+  return absl::OkStatus();
+}
+
+void RunRecorder::End(const absl::Status& status,
+                      RunSummary summary,
+                      const RunMachinery& machinery) {
   info_.build = machinery.builds;
   info_.numerics_class = machinery.numerics_class;
   info_.kernel_sets = machinery.kernel_sets;
   info_ = Shortened(info_, summary.total_steps);
   if (!status.ok()) summary.error = std::string(status.message());
   summary.seconds = absl::ToDoubleSeconds(RealClock().Now() - started_);
-  const absl::Status written = [&]() -> absl::Status {
-    TANDEM_RETURN_IF_ERROR(store_.RecordRun(info_));
-    TANDEM_ASSIGN_OR_RETURN(summary.step_records, store_.ListSteps(0, 0, 0));
-    TANDEM_ASSIGN_OR_RETURN(summary.evaluations, store_.ListEvaluations());
-    return WriteReport(store_, info_, summary);
-  }();
-  if (!written.ok()) LogWarn("no report: {}", std::string(written.message()));
+  if (recorded_) {
+    const absl::Status written = WriteEnd(summary);
+    if (!written.ok()) {
+      const std::string text =
+          fmt::format("no report was written: {}", std::string(written.message()));
+      LogWarn("{}", text);
+      progress_.OnMessage("warning: " + text);
+    }
+  }
   progress_.OnRunEnd(summary);
-  return written;
 }
 
 }  // namespace tandem

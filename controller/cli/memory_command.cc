@@ -24,7 +24,7 @@
 #include "controller/plan/plan_input.h"
 #include "controller/report/memory_html.h"
 #include "controller/report/memory_text.h"
-#include "controller/store/sqlite_run_store.h"
+#include "controller/store/sqlite/sqlite_run_store.h"
 #include "tandem/v1/controller.pb.h"
 
 namespace tandem {

@@ -148,8 +148,10 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary) {
       fmt::format(" after {} steps{} in {}\n", steps,
                   info_.first_step > 0 ? fmt::format(", {} of them since the resume", here) : "",
                   FormatSeconds(summary.seconds));
-  text += fmt::format("report      {}/report.html\nsamples     {}/run.db, {}/samples\n",
-                      info_.run_dir, info_.run_dir, info_.run_dir);
+  if (!summary.report.empty()) text += "report      " + summary.report + "\n";
+  if (!summary.step_records.empty()) {
+    text += fmt::format("samples     {}/run.db, {}/samples\n", info_.run_dir, info_.run_dir);
+  }
   if (!summary.checkpoint.empty()) text += "checkpoint  " + summary.checkpoint + "\n";
   std::fputs(text.c_str(), options_.out);
   std::fflush(options_.out);

@@ -14,7 +14,6 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
-#include "controller/store/run_file.h"
 
 namespace tandem {
 namespace {
@@ -247,27 +246,26 @@ std::optional<int64_t> CheckpointIndex::FinishedStep() const {
   return step >= 0 ? std::optional(step) : std::nullopt;
 }
 
-absl::StatusOr<std::string> CheckpointIndex::SetAside(int64_t step) {
-  // The folder may hold other files of the user: only this index's files are moved, and none is
-  // deleted.
+bool CheckpointIndex::HasAfter(int64_t step) const {
+  const std::vector<CheckpointEntry> entries = Folders(dir_);
+  return !entries.empty() && entries.back().step > step;
+}
+
+absl::Status CheckpointIndex::MoveAfter(int64_t step, const std::string& folder) {
+  if (!HasAfter(step)) return absl::OkStatus();
   std::error_code error;
-  std::vector<fs::path> ours;
-  for (const auto& entry : fs::directory_iterator(dir_, error)) {
-    const std::optional<int64_t> at = ParseStep(entry.path().filename().string());
-    if (at && *at > step) ours.push_back(entry.path());
+  std::vector<fs::path> moved;
+  for (const CheckpointEntry& entry : Folders(dir_)) {
+    if (entry.step > step) moved.emplace_back(entry.path);
   }
-  if (ours.empty()) return "";
-  const std::string previous = UnusedPreviousPath(dir_);
-  if (looks_) return previous;
-  TANDEM_RETURN_IF_ERROR(MakeFolder(previous));
-  for (const char* name : {kFinished, kLatest}) {  // they name a checkpoint that is moved
-    if (fs::exists(fs::path(dir_) / name, error)) ours.emplace_back(fs::path(dir_) / name);
+  for (const char* name : {kLatest, kFinished}) {
+    if (fs::exists(fs::path(dir_) / name, error)) moved.emplace_back(fs::path(dir_) / name);
   }
-  for (const fs::path& path : ours) {
-    fs::rename(path, fs::path(previous) / path.filename(), error);
+  for (const fs::path& path : moved) {
+    fs::rename(path, fs::path(folder) / path.filename(), error);
     if (error) return FromError("cannot move " + path.string() + " aside", error);
   }
-  return previous;
+  return SyncDirectory(dir_);
 }
 
 void CheckpointIndex::Prune() const {

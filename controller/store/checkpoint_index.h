@@ -53,9 +53,8 @@ class CheckpointIndex {
   // Creates `dir` and removes folders that a dead process left unfinished. `keep`: the number of
   // checkpoints that Commit keeps; 0: all.
   static absl::StatusOr<CheckpointIndex> Open(const std::string& dir, int64_t keep);
-  // Opens without creating, moving or removing anything; `dir` need not exist. SetAside only
-  // returns the path that it would use.
-  static CheckpointIndex OpenReadOnly(const std::string& dir) { return {dir, 0, /*looks=*/true}; }
+  // Opens without creating, moving or removing anything; `dir` need not exist.
+  static CheckpointIndex OpenReadOnly(const std::string& dir) { return {dir, 0}; }
 
   // Creates an empty step_N.tmp for the trainers to write into, and removes the mark that the run
   // is finished. ResourceExhausted: disk full.
@@ -87,20 +86,20 @@ class CheckpointIndex {
   // The step given to MarkFinished; nullopt if the run is not finished.
   std::optional<int64_t> FinishedStep() const;
 
-  // Moves all checkpoints after `step` (-1: all) to <dir>.previous (or .previous-2 and so on, so
-  // that nothing is replaced) and returns that path; "" if there was nothing to move.
-  absl::StatusOr<std::string> SetAside(int64_t step);
+  // Whether there is a checkpoint after `step` (-1: any), complete or not.
+  bool HasAfter(int64_t step) const;
+  // Moves all checkpoints after `step` (-1: all) to `folder`, which must exist, and then the files
+  // that name one of them. The directory may hold other files of the user, which stay.
+  absl::Status MoveAfter(int64_t step, const std::string& folder);
 
   const std::string& dir() const { return dir_; }
 
  private:
-  CheckpointIndex(std::string dir, int64_t keep, bool looks = false)
-      : dir_(std::move(dir)), keep_(keep), looks_(looks) {}
+  CheckpointIndex(std::string dir, int64_t keep) : dir_(std::move(dir)), keep_(keep) {}
   void Prune() const;
 
   std::string dir_;
   int64_t keep_;
-  bool looks_;
 };
 
 }  // namespace tandem

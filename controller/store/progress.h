@@ -29,6 +29,7 @@ struct RunSummary {
   int64_t restarts = 0;     // of workers
   double seconds = 0;
   std::string checkpoint;  // newest complete one, empty if none
+  std::string report;      // path of the report that was written, empty if none
   // Records of the complete run, including those from before a resume.
   std::vector<StepRecord> step_records;
   std::vector<EvaluationRecord> evaluations;

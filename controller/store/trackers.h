@@ -36,6 +36,10 @@ class FanoutTracker : public Tracker {
   explicit FanoutTracker(std::vector<std::unique_ptr<Tracker>> trackers)
       : trackers_(std::move(trackers)) {}
 
+  // Replaces the trackers. For a run whose files exist only once its workers are up; no other
+  // thread may use the object yet.
+  void Use(std::vector<std::unique_ptr<Tracker>> trackers) { trackers_ = std::move(trackers); }
+
   void Log(int64_t step, const Metrics& metrics) override {
     for (const auto& tracker : trackers_) tracker->Log(step, metrics);
   }
@@ -47,7 +51,7 @@ class FanoutTracker : public Tracker {
   }
 
  private:
-  const std::vector<std::unique_ptr<Tracker>> trackers_;
+  std::vector<std::unique_ptr<Tracker>> trackers_;
 };
 
 // verl's console line: "step:3 - actor/lr:1e-06 - ...".

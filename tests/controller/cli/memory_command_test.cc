@@ -8,7 +8,7 @@
 
 #include "common/net/worker_codec.h"
 #include "controller/plan/memory_plan.h"
-#include "controller/store/sqlite_run_store.h"
+#include "controller/store/sqlite/sqlite_run_store.h"
 #include "tandem/v1/controller.pb.h"
 #include "tests/support/temp_dir.h"
 

@@ -188,6 +188,7 @@ TEST_CASE("ConsoleProgress ends with curve, phases and places", "[report][consol
   summary.error = "trainer 1 was lost";
   summary.steps = 2;
   summary.checkpoint = "runs/r/checkpoints/step_2";
+  summary.report = "runs/r/report.html";
   summary.step_records = {MakeProgressStep(1), MakeProgressStep(2)};
   screen.progress.OnRunEnd(summary);
   const std::string text = screen.Text();
@@ -196,4 +197,13 @@ TEST_CASE("ConsoleProgress ends with curve, phases and places", "[report][consol
   REQUIRE(Has(text, "failed: trainer 1 was lost"));
   REQUIRE(Has(text, "runs/r/report.html"));
   REQUIRE(Has(text, "checkpoints/step_2"));
+}
+
+TEST_CASE("ConsoleProgress names no file that the run did not write", "[report][console]") {
+  Screen screen(false);
+  screen.progress.OnRunEnd({.error = "no worker came"});
+  const std::string text = screen.Text();
+  REQUIRE(Has(text, "failed: no worker came"));
+  REQUIRE_FALSE(Has(text, "report"));
+  REQUIRE_FALSE(Has(text, "run.db"));
 }

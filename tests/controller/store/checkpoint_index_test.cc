@@ -179,18 +179,25 @@ TEST_CASE("Keep-last-N removes whole older checkpoints, never the only good one"
   REQUIRE(fs::exists(dir.path() / "step_3"));
 }
 
-TEST_CASE("A finished run's checkpoints are set aside, not deleted", "[checkpoint]") {
+TEST_CASE("Checkpoints that are moved are those after a step, with what names them",
+          "[checkpoint]") {
   testing::TempDir dir;
   CheckpointIndex index = Open(dir.path() / "checkpoints");
   Save(index, 1);
   Save(index, 2);
-  REQUIRE(*index.SetAside(2) == "");
-  REQUIRE(*index.SetAside(1) == (dir.path() / "checkpoints.previous").string());
+  const fs::path folder = dir.path() / "aside";
+  fs::create_directories(folder);
+  REQUIRE_FALSE(index.HasAfter(2));
+  REQUIRE(index.MoveAfter(2, folder.string()).ok());
+  REQUIRE(fs::is_empty(folder));
+  REQUIRE(index.HasAfter(1));
+  REQUIRE(index.MoveAfter(1, folder.string()).ok());
   REQUIRE(index.List().size() == 1);
-  REQUIRE(fs::exists(dir.path() / "checkpoints.previous" / "step_2"));
-  REQUIRE(*index.SetAside(-1) == (dir.path() / "checkpoints.previous-2").string());
+  REQUIRE(fs::exists(folder / "step_2"));
+  REQUIRE(fs::exists(folder / "latest"));
+  REQUIRE(index.MoveAfter(-1, folder.string()).ok());
   REQUIRE(index.List().empty());
-  REQUIRE(fs::exists(dir.path() / "checkpoints.previous-2" / "step_1"));
+  REQUIRE(fs::exists(folder / "step_1"));
 }
 
 }  // namespace tandem

@@ -9,7 +9,7 @@
 
 #include "common/base/mutex.h"
 #include "controller/store/run_store.h"
-#include "controller/store/sqlite.h"
+#include "controller/store/sqlite/database.h"
 
 namespace tandem {
 
@@ -21,6 +21,10 @@ std::vector<WorkerMemory> WorkersFromJson(const std::string& text);
 // The schema version of run.db that this build writes (PRAGMA user_version).
 int64_t StoreSchemaVersion();
 
+// Brings all rows from SQLite's log into the file, so that the file alone is the database. Does
+// nothing where the file is none; it may be moved as it is then.
+void SettleStore(const std::string& path);
+
 // Migrates the file to StoreSchemaVersion, with one transaction per version. FailedPrecondition: a
 // newer build has written the file, which is not changed.
 absl::Status MigrateStore(SqliteDatabase* db);
@@ -29,8 +33,11 @@ absl::Status MigrateStore(SqliteDatabase* db);
 // takes milliseconds, and reads are paged.
 class SqliteRunStore final : public RunStore {
  public:
-  // Creates or migrates the file. Errors as SqliteDatabase and MigrateStore.
+  // Creates or migrates the file; ":memory:" keeps nothing. Errors as SqliteDatabase and
+  // MigrateStore.
   static absl::StatusOr<std::unique_ptr<SqliteRunStore>> Open(const std::string& path);
+  // Goes on in another file, opened as by Open. Rows of the one before are not taken along.
+  absl::Status ContinueIn(const std::string& path);
 
   // The id, start time, directory and memory plan of the run that was recorded last. NotFound:
   // there is none.
@@ -58,7 +65,7 @@ class SqliteRunStore final : public RunStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
 
   Mutex db_mutex_;
-  const std::unique_ptr<SqliteDatabase> db_ ABSL_PT_GUARDED_BY(db_mutex_);
+  std::unique_ptr<SqliteDatabase> db_ ABSL_PT_GUARDED_BY(db_mutex_);
 };
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
-#include "controller/store/sqlite_run_store.h"
+#include "controller/store/sqlite/sqlite_run_store.h"
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include <catch2/catch.hpp>
@@ -175,4 +176,36 @@ TEST_CASE("A corrupt database and a missing folder are named", "[store]") {
   REQUIRE(std::string(corrupt.message()).find("run.db") != std::string::npos);
   REQUIRE(SqliteRunStore::Open("/nonexistent/run.db").status().code() ==
           absl::StatusCode::kPermissionDenied);
+}
+
+TEST_CASE("A store that begins in memory goes on in a file, without rows of before", "[store]") {
+  const testing::TempDir dir;
+  auto store = SqliteRunStore::Open(":memory:").value();
+  REQUIRE(store->RecordStep(MakeStepRecord(1, 0.5)).ok());
+  REQUIRE(store->ContinueIn(PathIn(dir)).ok());
+  REQUIRE(store->ListSteps(0, 0, 0)->empty());
+  REQUIRE(store->RecordStep(MakeStepRecord(2, 0.5)).ok());
+  REQUIRE(SqliteRunStore::Open(PathIn(dir)).value()->ListSteps(0, 0, 0)->size() == 1);
+}
+
+TEST_CASE("A store that was settled is one file, with the rows of a process that was killed",
+          "[store]") {
+  const testing::TempDir dir;
+  const std::string killed = (dir.path() / "killed.db").string();
+  {
+    auto store = SqliteRunStore::Open(PathIn(dir)).value();
+    REQUIRE(store->RecordStep(MakeStepRecord(1, 0.5)).ok());
+    // What a kill leaves: the rows are in SQLite's log alone.
+    std::filesystem::copy_file(PathIn(dir), killed);
+    std::filesystem::copy_file(PathIn(dir) + "-wal", killed + "-wal");
+  }
+  SettleStore(killed);
+  REQUIRE_FALSE(std::filesystem::exists(killed + "-wal"));
+  REQUIRE(SqliteRunStore::Open(killed).value()->ListSteps(0, 0, 0)->size() == 1);
+  // Nothing is made where there is nothing, and no garbage is touched.
+  SettleStore((dir.path() / "none.db").string());
+  REQUIRE_FALSE(std::filesystem::exists(dir.path() / "none.db"));
+  std::ofstream(dir.path() / "garbage.db") << std::string(4096, 'x');
+  SettleStore((dir.path() / "garbage.db").string());
+  REQUIRE(std::filesystem::file_size(dir.path() / "garbage.db") == 4096);
 }

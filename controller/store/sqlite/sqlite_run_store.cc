@@ -1,4 +1,4 @@
-#include "controller/store/sqlite_run_store.h"
+#include "controller/store/sqlite/sqlite_run_store.h"
 
 #include <algorithm>
 #include <limits>
@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
+#include "common/formats/files.h"
 
 namespace tandem {
 namespace {
@@ -208,11 +209,33 @@ SampleRecord ReadSample(const SqliteStatement& row) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SqliteRunStore>> SqliteRunStore::Open(const std::string& path) {
+namespace {
+
+absl::StatusOr<std::unique_ptr<SqliteDatabase>> OpenMigrated(const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDatabase> db, SqliteDatabase::Open(path));
   const absl::Status migrated = MigrateStore(db.get());
   if (!migrated.ok()) return Annotate(migrated, path);
+  return db;
+}
+
+}  // namespace
+
+void SettleStore(const std::string& path) {
+  if (!PathExists(path)) return;
+  const auto db = SqliteDatabase::Open(path);
+  if (db.ok()) (*db)->Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
+}
+
+absl::StatusOr<std::unique_ptr<SqliteRunStore>> SqliteRunStore::Open(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDatabase> db, OpenMigrated(path));
   return std::unique_ptr<SqliteRunStore>(new SqliteRunStore(std::move(db)));
+}
+
+absl::Status SqliteRunStore::ContinueIn(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDatabase> db, OpenMigrated(path));
+  const MutexLock lock(db_mutex_);
+  db_ = std::move(db);
+  return absl::OkStatus();
 }
 
 absl::Status SqliteRunStore::RecordRun(const RunInfo& info) {

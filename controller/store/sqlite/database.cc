@@ -1,4 +1,4 @@
-#include "controller/store/sqlite.h"
+#include "controller/store/sqlite/database.h"
 
 #include <utility>
 
