@@ -25,10 +25,10 @@ std::string ReportPath(const RunInfo& info) { return info.run_dir + "/report.htm
 absl::Status WriteReport(RunStore& store, const RunInfo& info, const RunSummary& summary) {
   ReportInput report{.info = info, .summary = summary};
   if (const auto& steps = summary.step_records; !steps.empty()) {
-    TANDEM_ASSIGN_OR_RETURN(SampleRecordPage first,
-                            store.ListSamples(steps.front().step, kReportSamples, 0));
-    TANDEM_ASSIGN_OR_RETURN(SampleRecordPage last,
-                            store.ListSamples(steps.back().step, kReportSamples, 0));
+    TANDEM_ASSIGN_OR_RETURN(SampleRecordPage first, store.ListSamples({.step = steps.front().step,
+                                                                       .limit = kReportSamples}));
+    TANDEM_ASSIGN_OR_RETURN(SampleRecordPage last, store.ListSamples({.step = steps.back().step,
+                                                                      .limit = kReportSamples}));
     report.first_samples = std::move(first.samples);
     report.last_samples = std::move(last.samples);
   }
@@ -71,8 +71,8 @@ absl::Status RunRecorder::Record() {
 
 absl::Status RunRecorder::WriteEnd(RunSummary& summary) {
   TANDEM_RETURN_IF_ERROR(store_.RecordRun(info_));
-  TANDEM_ASSIGN_OR_RETURN(summary.step_records, store_.ListSteps(0, 0, 0));
-  TANDEM_ASSIGN_OR_RETURN(summary.evaluations, store_.ListEvaluations());
+  TANDEM_ASSIGN_OR_RETURN(summary.step_records, store_.ListSteps({.workers = false}));
+  TANDEM_ASSIGN_OR_RETURN(summary.evaluations, store_.ListEvaluations({}));
   TANDEM_RETURN_IF_ERROR(WriteReport(store_, info_, summary));
   summary.report = ReportPath(info_);
   return absl::OkStatus();

@@ -153,7 +153,8 @@ absl::StatusOr<std::unique_ptr<Assembly>> MakeTrainAssembly(const AssemblyOption
   // An earlier run's records are not even opened before they are moved.
   const bool anew = start.set_aside == SetAside::kWholeRun;
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SqliteRunStore> records,
-                          SqliteRunStore::Open(anew ? ":memory:" : RecordsPath(config)));
+                          SqliteRunStore::Open(anew ? ":memory:" : RecordsPath(config),
+                                               config.trainer().steps_with_texts()));
   SqliteRunStore& store = *records;
   OpenedRounds rounds;
   if (train.partial.enabled) {

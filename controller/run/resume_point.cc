@@ -36,7 +36,7 @@ constexpr std::array kFreeKeys = {
     "trainer.val_before_train", "trainer.default_local_dir", "trainer.max_actor_ckpt_to_keep",
     "trainer.resume_mode", "trainer.resume_from_path", "trainer.logger",
     "trainer.expected_val_rise", "trainer.max_seconds", "trainer.min_training_steps",
-    "trainer.sample_files_to_keep", "trainer.save_batch_freq",
+    "trainer.sample_files_to_keep", "trainer.steps_with_texts", "trainer.save_batch_freq",
     // limits after which a run fails
     "actor.max_skipped_steps", "rollout.partial.max_rounds_without_batch"};
 // Another number of ranks sums gradients in another grouping, which changes the last bits.

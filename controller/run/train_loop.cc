@@ -241,7 +241,7 @@ bool TrainLoop::complete() const {
 }
 
 absl::Status TrainLoop::Rewind(int64_t step) {
-  TANDEM_RETURN_IF_ERROR(context_.store.TruncateAfter(step));
+  TANDEM_RETURN_IF_ERROR(context_.store.UndoAfter(step, recovery_.generation()));
   context_.tracker.Rewind(step);
   return validation_.Reload();
 }

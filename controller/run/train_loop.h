@@ -86,7 +86,7 @@ class TrainLoop {
   absl::Status RestoreLength(const std::string& checkpoint);
   // Informs the control and the user if the run now has fewer steps than `before`.
   void TellIfShortened(int64_t before);
-  // Removes records after `step` from the store and the trackers.
+  // Marks records after `step` as undone, in the store and the trackers.
   absl::Status Rewind(int64_t step);
   absl::Status Finish();
 

@@ -23,8 +23,8 @@ class Tracker {
   virtual ~Tracker() = default;
 
   virtual void Log(int64_t step, const Metrics& metrics) = 0;
-  // Discards records of steps after `step`, which were logged by an earlier process or before a
-  // recovery went back. -1: discards all.
+  // Marks records of steps after `step` as undone: they were logged by an earlier process, or
+  // before a recovery went back. -1: all.
   virtual void Rewind(int64_t step) = 0;
   // Passes all buffered data to the operating system.
   virtual void Flush() = 0;
@@ -77,9 +77,13 @@ class JsonlTracker : public Tracker {
   explicit JsonlTracker(std::string path);
 
   void Log(int64_t step, const Metrics& metrics) override;
-  // Rewrites the file without lines of later steps and without an incomplete line left by a kill.
+  // Moves lines of later steps to the end of UndonePath, and drops an incomplete line left by a
+  // kill. A process that is killed meanwhile may leave them in both files.
   void Rewind(int64_t step) override;
   void Flush() override {}  // nothing is buffered
+
+  // "metrics.undone.jsonl" for "metrics.jsonl".
+  static std::string UndonePath(const std::string& path);
 
  private:
   const std::string path_;
