@@ -11,6 +11,8 @@
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "controller/report/html_report.h"
+#include "controller/report/run_figures.h"
+#include "controller/store/record_pages.h"
 #include "controller/store/tensorboard_tracker.h"
 #include "controller/store/trackers.h"
 #include "tandem/v1/config.pb.h"
@@ -18,19 +20,37 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kReportSamples = 16;  // samples of the first and of the last step
+constexpr int64_t kReportSamples = 16;         // samples of the first and of the last step
+constexpr int64_t kReportTextBytes = 4 << 20;  // of their texts, about
 
 std::string ReportPath(const RunInfo& info) { return info.run_dir + "/report.html"; }
 
-absl::Status WriteReport(RunStore& store, const RunInfo& info, const RunSummary& summary) {
-  ReportInput report{.info = info, .summary = summary};
-  if (const auto& steps = summary.step_records; !steps.empty()) {
-    TANDEM_ASSIGN_OR_RETURN(SampleRecordPage first, store.ListSamples({.step = steps.front().step,
-                                                                       .limit = kReportSamples}));
-    TANDEM_ASSIGN_OR_RETURN(SampleRecordPage last, store.ListSamples({.step = steps.back().step,
-                                                                      .limit = kReportSamples}));
-    report.first_samples = std::move(first.samples);
-    report.last_samples = std::move(last.samples);
+absl::StatusOr<std::vector<SampleRecord>> SamplesForReport(RunStore& store, int64_t step) {
+  TANDEM_ASSIGN_OR_RETURN(
+      SampleRecordPage page,
+      store.ListSamples({.step = step, .limit = kReportSamples, .max_bytes = kReportTextBytes}));
+  return std::move(page.samples);
+}
+
+absl::StatusOr<RunFigures> GatherFigures(RunStore& store) {
+  RunFigures figures;
+  TANDEM_RETURN_IF_ERROR(
+      ForEachStep(store, /*undone=*/false, [&](const StepRecord& step) { figures.Add(step); }));
+  TANDEM_RETURN_IF_ERROR(ForEachStep(store, /*undone=*/true,
+                                     [&](const StepRecord& step) { figures.AddUndone(step); }));
+  TANDEM_RETURN_IF_ERROR(ForEachEvaluation(
+      store, {}, [&](const EvaluationRecord& evaluation) { figures.Add(evaluation); }));
+  return figures;
+}
+
+absl::Status WriteReport(RunStore& store,
+                         const RunInfo& info,
+                         const RunSummary& summary,
+                         const RunFigures& figures) {
+  ReportInput report{.info = info, .summary = summary, .figures = figures};
+  if (figures.steps > 0) {
+    TANDEM_ASSIGN_OR_RETURN(report.first_samples, SamplesForReport(store, figures.first_step));
+    TANDEM_ASSIGN_OR_RETURN(report.last_samples, SamplesForReport(store, figures.last_step));
   }
   return WriteFileAtomically(ReportPath(info), HtmlReport(report));
 }
@@ -69,11 +89,10 @@ absl::Status RunRecorder::Record() {
   return absl::OkStatus();
 }
 
-absl::Status RunRecorder::WriteEnd(RunSummary& summary) {
+absl::Status RunRecorder::WriteEnd(RunSummary& summary, RunFigures& figures) {
   TANDEM_RETURN_IF_ERROR(store_.RecordRun(info_));
-  TANDEM_ASSIGN_OR_RETURN(summary.step_records, store_.ListSteps({.workers = false}));
-  TANDEM_ASSIGN_OR_RETURN(summary.evaluations, store_.ListEvaluations({}));
-  TANDEM_RETURN_IF_ERROR(WriteReport(store_, info_, summary));
+  TANDEM_ASSIGN_OR_RETURN(figures, GatherFigures(store_));
+  TANDEM_RETURN_IF_ERROR(WriteReport(store_, info_, summary, figures));
   summary.report = ReportPath(info_);
   return absl::OkStatus();
 }
@@ -87,8 +106,9 @@ void RunRecorder::End(const absl::Status& status,
   info_ = Shortened(info_, summary.total_steps);
   if (!status.ok()) summary.error = std::string(status.message());
   summary.seconds = absl::ToDoubleSeconds(RealClock().Now() - started_);
+  RunFigures figures;
   if (recorded_) {
-    const absl::Status written = WriteEnd(summary);
+    const absl::Status written = WriteEnd(summary, figures);
     if (!written.ok()) {
       const std::string text =
           fmt::format("no report was written: {}", std::string(written.message()));
@@ -96,7 +116,7 @@ void RunRecorder::End(const absl::Status& status,
       progress_.OnMessage("warning: " + text);
     }
   }
-  progress_.OnRunEnd(summary);
+  progress_.OnRunEnd(summary, figures);
 }
 
 }  // namespace tandem

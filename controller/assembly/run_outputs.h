@@ -45,7 +45,7 @@ class RunRecorder {
   void End(const absl::Status& status, RunSummary summary, const RunMachinery& machinery);
 
  private:
-  absl::Status WriteEnd(RunSummary& summary);
+  absl::Status WriteEnd(RunSummary& summary, RunFigures& figures);
 
   RunStore& store_;
   ProgressSink& progress_;

@@ -159,7 +159,7 @@ class RecordingProgress : public ProgressSink {
   void OnStep(const StepRecord&) override {}
   void OnEvaluation(const EvaluationRecord&) override {}
   void OnMessage(const std::string& text) override { messages.push_back(text); }
-  void OnRunEnd(const RunSummary&) override {}
+  void OnRunEnd(const RunSummary&, const RunFigures&) override {}
 
   std::vector<std::string> phases, messages;
   std::vector<LogProbSummary> comparisons;
