@@ -85,6 +85,7 @@ v1::StepRecord ToProto(const StepRecord& record) {
     }
   }
   proto.set_finished_at(record.finished_at);
+  proto.set_undone_by(record.undone_by);
   return proto;
 }
 
@@ -108,7 +109,26 @@ v1::SampleRecord ToProto(const SampleRecord& record) {
   for (const Segment& segment : record.segments) {
     *proto.add_segments() = ToProto(segment);
   }
+  proto.set_texts_dropped(!record.texts_kept);
+  proto.set_undone_by(record.undone_by);
   return proto;
+}
+
+// The first `bytes` of a text, less what would split a character of UTF-8.
+std::string FirstBytes(const std::string& text, size_t bytes) {
+  if (text.size() <= bytes) return text;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0u) == 0x80u) --bytes;
+  return text.substr(0, bytes);
+}
+
+// Shortens the texts of a sample that alone would exceed a page.
+void CutTexts(v1::SampleRecord& sample) {
+  if (sample.ByteSizeLong() <= kPageBytes) return;
+  constexpr size_t kTextBytes = kPageBytes / 4;
+  sample.set_prompt(FirstBytes(sample.prompt(), kTextBytes));
+  sample.set_response(FirstBytes(sample.response(), kTextBytes));
+  sample.set_ground_truth(FirstBytes(sample.ground_truth(), kTextBytes));
+  sample.set_texts_cut(true);
 }
 
 v1::CheckResponse ToProto(const std::vector<WeightCheckResult>& results) {
@@ -209,15 +229,19 @@ grpc::Status TandemService::WaitOperation(grpc::ServerContext*,
 grpc::Status TandemService::ListSteps(grpc::ServerContext*,
                                       const v1::ListStepsRequest* request,
                                       v1::ListStepsResponse* response) {
-  const auto steps =
-      parts_.run.store.ListSteps(request->first_step(), request->last_step(), kMaxSteps);
+  const auto steps = parts_.run.store.ListSteps({.first_step = request->first_step(),
+                                                 .last_step = request->last_step(),
+                                                 .limit = kMaxSteps,
+                                                 .max_bytes = kPageBytes,
+                                                 .undone = request->undone()});
   if (!steps.ok()) return ToGrpcStatus(steps.status());
   std::vector<v1::StepRecord> page;  // from the newest on
   size_t bytes = 0;
   for (auto step = steps->rbegin(); step != steps->rend(); ++step) {
     v1::StepRecord proto = ToProto(*step);
     bytes += proto.ByteSizeLong();
-    if (!page.empty() && bytes > kPageBytes) break;
+    // A page ends between two steps: a step may have been undone several times.
+    if (!page.empty() && bytes > kPageBytes && page.back().step() != step->step) break;
     page.push_back(std::move(proto));
   }
   for (auto proto = page.rbegin(); proto != page.rend(); ++proto) {
@@ -226,17 +250,30 @@ grpc::Status TandemService::ListSteps(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
+absl::StatusOr<int64_t> TandemService::StepOrNewest(int64_t step) {
+  if (step != 0) return step;
+  TANDEM_ASSIGN_OR_RETURN(const auto newest,
+                          parts_.run.store.ListSteps({.limit = 1, .workers = false}));
+  return newest.empty() ? 0 : newest.back().step;
+}
+
 grpc::Status TandemService::ListSamples(grpc::ServerContext*,
                                         const v1::ListSamplesRequest* request,
                                         v1::ListSamplesResponse* response) {
   const int64_t limit =
       request->limit() <= 0 ? kMaxSamples : std::min(request->limit(), kMaxSamples);
-  const auto page =
-      parts_.run.store.ListSamples(request->step(), limit, std::max<int64_t>(0, request->offset()));
+  const absl::StatusOr<int64_t> step = StepOrNewest(request->step());
+  if (!step.ok()) return ToGrpcStatus(step.status());
+  const auto page = parts_.run.store.ListSamples({.step = *step,
+                                                  .limit = limit,
+                                                  .offset = std::max<int64_t>(0, request->offset()),
+                                                  .max_bytes = kPageBytes,
+                                                  .undone_by = request->undone_by()});
   if (!page.ok()) return ToGrpcStatus(page.status());
   size_t bytes = 0;
   for (const SampleRecord& sample : page->samples) {
     v1::SampleRecord proto = ToProto(sample);
+    CutTexts(proto);
     bytes += proto.ByteSizeLong();
     if (response->samples_size() > 0 && bytes > kPageBytes) break;
     *response->add_samples() = std::move(proto);

@@ -81,6 +81,8 @@ class TandemService final : public v1::TandemService::Service {
 
  private:
   absl::StatusOr<GroupRequest> MakeGroup(const v1::UserGenerateRequest& request);
+  // `step`, or the newest that is finished for 0; 0: none is.
+  absl::StatusOr<int64_t> StepOrNewest(int64_t step);
 
   std::string memory_plan() const {
     const MutexLock lock(memory_plan_mutex_);

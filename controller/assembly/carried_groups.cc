@@ -67,20 +67,24 @@ ResumeOptions MakeResumeOptions(const v1::Config& config,
           .inputs = pinned};
 }
 
-absl::StatusOr<std::unique_ptr<RoundRunner>> OpenRoundRunner(const v1::Config& config,
-                                                             const TrainOptions& train,
-                                                             const RunInputs& inputs,
-                                                             ResumePoint& resume) {
+absl::StatusOr<OpenedRounds> OpenRounds(const v1::Config& config,
+                                        const TrainOptions& train,
+                                        const RunInputs& inputs,
+                                        ResumePoint& resume) {
   const BufferOptions options = MakeBufferOptions(config, train, inputs);
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<RolloutBuffer> buffer,
                           RolloutBuffer::Open(train.run_dir + "/partial_pool", options));
   TANDEM_ASSIGN_OR_RETURN(const std::string identity, JournalIdentity(config, options));
-  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<RoundJournal> journal,
-                          RoundJournal::Open(train.run_dir + "/partial_journal.jsonl", identity));
-  if (resume.anew) TANDEM_RETURN_IF_ERROR(journal->Clear());
+  const std::string path = train.run_dir + "/partial_journal.jsonl";
+  std::unique_ptr<RoundJournal> journal = RoundJournal::OpenUnread(path, identity);
+  if (resume.set_aside != SetAside::kWholeRun) {
+    TANDEM_ASSIGN_OR_RETURN(journal, RoundJournal::Open(path, identity));
+  }
   if (!journal->note().empty()) resume.warnings.push_back(journal->note());
-  return std::make_unique<RoundRunner>(train.partial, std::move(buffer), std::move(journal),
-                                       RealClock());
+  RoundJournal* const opened = journal.get();
+  return OpenedRounds{.runner = std::make_unique<RoundRunner>(train.partial, std::move(buffer),
+                                                              std::move(journal), RealClock()),
+                      .journal = opened};
 }
 
 }  // namespace tandem

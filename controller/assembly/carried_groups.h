@@ -32,11 +32,17 @@ ResumeOptions MakeResumeOptions(const v1::Config& config,
                                 const RunInputs& inputs,
                                 std::string launch_id = "");
 
+struct OpenedRounds {
+  std::unique_ptr<RoundRunner> runner;
+  // The runner's. It must be cleared once the earlier run is set aside, if the whole of it is.
+  RoundJournal* journal = nullptr;
+};
+
 // For a run with partial rollout. The buffer is empty until the train loop loads it; warnings about
 // the journal are added to `resume`. Errors as RolloutBuffer::Open and RoundJournal::Open.
-absl::StatusOr<std::unique_ptr<RoundRunner>> OpenRoundRunner(const v1::Config& config,
-                                                             const TrainOptions& train,
-                                                             const RunInputs& inputs,
-                                                             ResumePoint& resume);
+absl::StatusOr<OpenedRounds> OpenRounds(const v1::Config& config,
+                                        const TrainOptions& train,
+                                        const RunInputs& inputs,
+                                        ResumePoint& resume);
 
 }  // namespace tandem

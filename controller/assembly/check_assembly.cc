@@ -12,7 +12,7 @@
 #include "controller/run/recovery.h"
 #include "controller/run/resume_point.h"
 #include "controller/store/checkpoint_index.h"
-#include "controller/store/sqlite_run_store.h"
+#include "controller/store/sqlite/sqlite_run_store.h"
 #include "controller/store/trackers.h"
 #include "tandem/v1/config.pb.h"
 

@@ -4,12 +4,15 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "controller/report/html_report.h"
+#include "controller/report/run_figures.h"
+#include "controller/store/record_pages.h"
 #include "controller/store/tensorboard_tracker.h"
 #include "controller/store/trackers.h"
 #include "tandem/v1/config.pb.h"
@@ -17,24 +20,44 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kReportSamples = 16;  // samples of the first and of the last step
+constexpr int64_t kReportSamples = 16;         // samples of the first and of the last step
+constexpr int64_t kReportTextBytes = 4 << 20;  // of their texts, about
 
-absl::Status WriteReport(RunStore& store, const RunInfo& info, const RunSummary& summary) {
-  ReportInput report{.info = info, .summary = summary};
-  if (const auto& steps = summary.step_records; !steps.empty()) {
-    TANDEM_ASSIGN_OR_RETURN(SampleRecordPage first,
-                            store.ListSamples(steps.front().step, kReportSamples, 0));
-    TANDEM_ASSIGN_OR_RETURN(SampleRecordPage last,
-                            store.ListSamples(steps.back().step, kReportSamples, 0));
-    report.first_samples = std::move(first.samples);
-    report.last_samples = std::move(last.samples);
+std::string ReportPath(const RunInfo& info) { return info.run_dir + "/report.html"; }
+
+absl::StatusOr<std::vector<SampleRecord>> SamplesForReport(RunStore& store, int64_t step) {
+  TANDEM_ASSIGN_OR_RETURN(
+      SampleRecordPage page,
+      store.ListSamples({.step = step, .limit = kReportSamples, .max_bytes = kReportTextBytes}));
+  return std::move(page.samples);
+}
+
+absl::StatusOr<RunFigures> GatherFigures(RunStore& store) {
+  RunFigures figures;
+  TANDEM_RETURN_IF_ERROR(
+      ForEachStep(store, /*undone=*/false, [&](const StepRecord& step) { figures.Add(step); }));
+  TANDEM_RETURN_IF_ERROR(ForEachStep(store, /*undone=*/true,
+                                     [&](const StepRecord& step) { figures.AddUndone(step); }));
+  TANDEM_RETURN_IF_ERROR(ForEachEvaluation(
+      store, {}, [&](const EvaluationRecord& evaluation) { figures.Add(evaluation); }));
+  return figures;
+}
+
+absl::Status WriteReport(RunStore& store,
+                         const RunInfo& info,
+                         const RunSummary& summary,
+                         const RunFigures& figures) {
+  ReportInput report{.info = info, .summary = summary, .figures = figures};
+  if (figures.steps > 0) {
+    TANDEM_ASSIGN_OR_RETURN(report.first_samples, SamplesForReport(store, figures.first_step));
+    TANDEM_ASSIGN_OR_RETURN(report.last_samples, SamplesForReport(store, figures.last_step));
   }
-  return WriteFileAtomically(info.run_dir + "/report.html", HtmlReport(report));
+  return WriteFileAtomically(ReportPath(info), HtmlReport(report));
 }
 
 }  // namespace
 
-std::unique_ptr<Tracker> MakeTrackers(const v1::Config& config, Clock& clock) {
+std::vector<std::unique_ptr<Tracker>> MakeTrackers(const v1::Config& config, Clock& clock) {
   const std::string& run_dir = config.cluster().run_dir();
   std::vector<std::unique_ptr<Tracker>> trackers;
   for (const std::string& name : config.trainer().logger()) {
@@ -46,7 +69,7 @@ std::unique_ptr<Tracker> MakeTrackers(const v1::Config& config, Clock& clock) {
       trackers.push_back(std::make_unique<ConsoleTracker>(std::cout));
     }
   }
-  return std::make_unique<FanoutTracker>(std::move(trackers));
+  return trackers;
 }
 
 std::string MakeRunId(const v1::Config& config, absl::Time now) {
@@ -58,29 +81,42 @@ std::string MakeRunId(const v1::Config& config, absl::Time now) {
 RunRecorder::RunRecorder(RunStore& store, ProgressSink& progress, RunInfo info)
     : store_(store), progress_(progress), info_(std::move(info)), started_(RealClock().Now()) {}
 
-absl::Status RunRecorder::Begin() {
-  progress_.OnRunStart(info_);
-  return store_.RecordRun(info_);
+void RunRecorder::Begin() { progress_.OnRunStart(info_); }
+
+absl::Status RunRecorder::Record() {
+  TANDEM_RETURN_IF_ERROR(store_.RecordRun(info_));
+  recorded_ = true;
+  return absl::OkStatus();
 }
 
-absl::Status RunRecorder::End(const absl::Status& status,
-                              RunSummary summary,
-                              const RunMachinery& machinery) {
+absl::Status RunRecorder::WriteEnd(RunSummary& summary, RunFigures& figures) {
+  TANDEM_RETURN_IF_ERROR(store_.RecordRun(info_));
+  TANDEM_ASSIGN_OR_RETURN(figures, GatherFigures(store_));
+  TANDEM_RETURN_IF_ERROR(WriteReport(store_, info_, summary, figures));
+  summary.report = ReportPath(info_);
+  return absl::OkStatus();
+}
+
+void RunRecorder::End(const absl::Status& status,
+                      RunSummary summary,
+                      const RunMachinery& machinery) {
   info_.build = machinery.builds;
   info_.numerics_class = machinery.numerics_class;
   info_.kernel_sets = machinery.kernel_sets;
   info_ = Shortened(info_, summary.total_steps);
   if (!status.ok()) summary.error = std::string(status.message());
   summary.seconds = absl::ToDoubleSeconds(RealClock().Now() - started_);
-  const absl::Status written = [&]() -> absl::Status {
-    TANDEM_RETURN_IF_ERROR(store_.RecordRun(info_));
-    TANDEM_ASSIGN_OR_RETURN(summary.step_records, store_.ListSteps(0, 0, 0));
-    TANDEM_ASSIGN_OR_RETURN(summary.evaluations, store_.ListEvaluations());
-    return WriteReport(store_, info_, summary);
-  }();
-  if (!written.ok()) LogWarn("no report: {}", std::string(written.message()));
-  progress_.OnRunEnd(summary);
-  return written;
+  RunFigures figures;
+  if (recorded_) {
+    const absl::Status written = WriteEnd(summary, figures);
+    if (!written.ok()) {
+      const std::string text =
+          fmt::format("no report was written: {}", std::string(written.message()));
+      LogWarn("{}", text);
+      progress_.OnMessage("warning: " + text);
+    }
+  }
+  progress_.OnRunEnd(summary, figures);
 }
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <absl/status/status.h>
 
@@ -24,7 +25,7 @@ struct RunMachinery {
 
 // The trackers of trainer.logger: run_dir/metrics.jsonl, run_dir/tensorboard, and lines on stdout
 // unless stdout is a terminal, which shows the progress bar instead.
-std::unique_ptr<Tracker> MakeTrackers(const v1::Config& config, Clock& clock);
+std::vector<std::unique_ptr<Tracker>> MakeTrackers(const v1::Config& config, Clock& clock);
 
 // "project/experiment/20260131-120000"
 std::string MakeRunId(const v1::Config& config, absl::Time now);
@@ -34,16 +35,23 @@ class RunRecorder {
  public:
   RunRecorder(RunStore& store, ProgressSink& progress, RunInfo info);
 
-  absl::Status Begin();
-  // Also writes the report. Failures of writing are logged and returned; they do not change the
-  // run's own `status`.
-  absl::Status End(const absl::Status& status, RunSummary summary, const RunMachinery& machinery);
+  // Reports the start. Writes nothing: the start may still fail, and leave an earlier run's records
+  // as they are.
+  void Begin();
+  // Writes the run's row. From here on the run has records, and a report at its end.
+  absl::Status Record();
+  // Reports the end and, if there are records, writes the row again and the report. Failures of
+  // writing are logged; they change nothing about the run.
+  void End(const absl::Status& status, RunSummary summary, const RunMachinery& machinery);
 
  private:
+  absl::Status WriteEnd(RunSummary& summary, RunFigures& figures);
+
   RunStore& store_;
   ProgressSink& progress_;
   RunInfo info_;
   const Instant started_;
+  bool recorded_ = false;
 };
 
 }  // namespace tandem

@@ -14,6 +14,7 @@
 #include "controller/assembly/run_inputs.h"
 #include "controller/assembly/run_options.h"
 #include "controller/assembly/run_outputs.h"
+#include "controller/assembly/run_takeover.h"
 #include "controller/generation/generation_mode.h"
 #include "controller/generation/overlapped_rounds.h"
 #include "controller/generation/round_generation.h"
@@ -22,7 +23,7 @@
 #include "controller/run/resume_point.h"
 #include "controller/run/train_loop.h"
 #include "controller/store/checkpoint_index.h"
-#include "controller/store/sqlite_run_store.h"
+#include "controller/store/sqlite/sqlite_run_store.h"
 #include "controller/store/trackers.h"
 #include "tandem/v1/config.pb.h"
 
@@ -31,11 +32,17 @@ namespace {
 
 class TrainAssembly final : public Assembly {
  public:
-  // `round_runner` is null where partial rollout is off.
+  // `rounds` is empty where partial rollout is off. `records` are the core's.
   TrainAssembly(std::unique_ptr<RunCore> core,
-                std::unique_ptr<RoundRunner> round_runner,
-                ResumePoint start)
-      : core_(std::move(core)), round_runner_(std::move(round_runner)), start_(std::move(start)) {}
+                SqliteRunStore& records,
+                OpenedRounds rounds,
+                ResumePoint start,
+                std::string launch_id)
+      : core_(std::move(core)),
+        records_(records),
+        rounds_(std::move(rounds)),
+        start_(std::move(start)),
+        launch_id_(std::move(launch_id)) {}
 
   absl::Status Run() override;
   FailedAt failed_at() const override { return failed_at_; }
@@ -44,11 +51,15 @@ class TrainAssembly final : public Assembly {
  private:
   std::unique_ptr<GenerationMode> MakeGeneration(const StepContext& context);
   RunInfo MakeRunInfo() const;
+  absl::Status TakeOver(const StepContext& context);
   absl::Status TrainAndRecord(TrainLoop& loop, const StepContext& context);
 
   const std::unique_ptr<RunCore> core_;
-  std::unique_ptr<RoundRunner> round_runner_;  // moves into the generation mode
+  SqliteRunStore& records_;
+  FanoutTracker tracker_{std::vector<std::unique_ptr<Tracker>>()};
+  OpenedRounds rounds_;  // its runner moves into the generation mode
   const ResumePoint start_;
+  const std::string launch_id_;
   FailedAt failed_at_ = FailedAt::kRun;
 };
 
@@ -56,9 +67,9 @@ std::unique_ptr<GenerationMode> TrainAssembly::MakeGeneration(const StepContext&
   const TrainOptions& options = core_->options();
   if (!options.partial.enabled) return std::make_unique<WholeGeneration>(context, options);
   if (options.partial.overlap) {
-    return std::make_unique<OverlappedRounds>(context, options, std::move(round_runner_));
+    return std::make_unique<OverlappedRounds>(context, options, std::move(rounds_.runner));
   }
-  return std::make_unique<RoundGeneration>(context, options, std::move(round_runner_));
+  return std::make_unique<RoundGeneration>(context, options, std::move(rounds_.runner));
 }
 
 RunInfo TrainAssembly::MakeRunInfo() const {
@@ -77,30 +88,44 @@ RunInfo TrainAssembly::MakeRunInfo() const {
       .max_response_tokens = config.data().max_response_length()};
 }
 
+absl::Status TrainAssembly::TakeOver(const StepContext& context) {
+  return TakeOverRunDir({.config = core_->config(),
+                         .start = start_,
+                         .launch_id = launch_id_,
+                         .records = records_,
+                         .checkpoints = context.checkpoints,
+                         .tracker = tracker_,
+                         .journal = rounds_.journal,
+                         .progress = context.progress});
+}
+
 absl::Status TrainAssembly::TrainAndRecord(TrainLoop& loop, const StepContext& context) {
   RunRecorder recorder(context.store, context.progress, MakeRunInfo());
-  absl::Status status = recorder.Begin();
+  recorder.Begin();
   core_->TellStart(start_);
-  if (status.ok()) status = loop.Run(start_.checkpoint);
+  absl::Status status = loop.Run(start_.checkpoint, [&]() -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(TakeOver(context));
+    return recorder.Record();
+  });
   if (loop.failed_loading()) failed_at_ = FailedAt::kInputs;
-  core_->control().OnEnded(status);
   const bool completed = status.ok() && loop.complete();
-  const WorkerRegistry& registry = core_->registry();
-  const absl::Status reported = recorder.End(status,
-                                             {.completed = completed,
-                                              .steps = loop.position().finished_steps,
-                                              .total_steps = loop.total_steps(),
-                                              .restarts = context.budget.spent(),
-                                              .checkpoint = loop.newest_checkpoint()},
-                                             {.builds = registry.builds(),
-                                              .numerics_class = registry.numerics_class(),
-                                              .kernel_sets = registry.kernel_sets()});
-  if (completed && reported.ok()) {
-    // Written last, so that after a kill before it the next start completes the run.
+  // Before the report: a run that has made everything but its report is finished.
+  if (completed) {
     status = context.disk.Until(
         {.what = "the mark of a finished run", .folder = context.checkpoints.dir()},
         [&] { return context.checkpoints.MarkFinished(loop.position().finished_steps); });
   }
+  core_->control().OnEnded(status);
+  const WorkerRegistry& registry = core_->registry();
+  recorder.End(status,
+               {.completed = completed && status.ok(),
+                .steps = loop.position().finished_steps,
+                .total_steps = loop.total_steps(),
+                .restarts = context.budget.spent(),
+                .checkpoint = loop.newest_checkpoint()},
+               {.builds = registry.builds(),
+                .numerics_class = registry.numerics_class(),
+                .kernel_sets = registry.kernel_sets()});
   return status;
 }
 
@@ -112,8 +137,7 @@ absl::Status TrainAssembly::Run() {
         "and trainer are not compared in this run; the trainers compute the old log-probs "
         "themselves");
   }
-  const std::unique_ptr<Tracker> tracker = MakeTrackers(core_->config(), RealClock());
-  const StepContext context = core_->MakeContext(*tracker);
+  const StepContext context = core_->MakeContext(tracker_);
   RunModes modes{.generation = MakeGeneration(context), .placement = core_->placement()};
   TrainLoop loop(context, core_->options(), std::move(modes), core_->control());
   return core_->Serve(context, loop.position(), [&] { return TrainAndRecord(loop, context); });
@@ -124,8 +148,6 @@ absl::Status TrainAssembly::Run() {
 absl::StatusOr<std::unique_ptr<Assembly>> MakeTrainAssembly(const AssemblyOptions& options) {
   const v1::Config& config = options.config;
   TANDEM_ASSIGN_OR_RETURN(RunInputs inputs, LoadRunInputs(config));
-  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<RunStore> records,
-                          SqliteRunStore::Open(config.cluster().run_dir() + "/run.db"));
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SampleStore> samples, OpenSamples(config));
   TANDEM_ASSIGN_OR_RETURN(CheckpointIndex checkpoints,
                           CheckpointIndex::Open(config.trainer().default_local_dir(),
@@ -141,17 +163,23 @@ absl::StatusOr<std::unique_ptr<Assembly>> MakeTrainAssembly(const AssemblyOption
   for (const std::string& line : DiskPlanText(disks)) LogInfo("{}", line);
   TANDEM_RETURN_IF_ERROR(CheckDiskPlan(disks));
   train.expected_checkpoint_bytes = disks.checkpoint_bytes;
-  std::unique_ptr<RoundRunner> round_runner;
+  // An earlier run's records are not even opened before they are moved.
+  const bool anew = start.set_aside == SetAside::kWholeRun;
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SqliteRunStore> records,
+                          SqliteRunStore::Open(anew ? ":memory:" : RecordsPath(config),
+                                               config.trainer().steps_with_texts()));
+  SqliteRunStore& store = *records;
+  OpenedRounds rounds;
   if (train.partial.enabled) {
-    TANDEM_ASSIGN_OR_RETURN(round_runner, OpenRoundRunner(config, train, inputs, start));
+    TANDEM_ASSIGN_OR_RETURN(rounds, OpenRounds(config, train, inputs, start));
   }
   auto core = std::make_unique<RunCore>(options, std::move(inputs), std::move(train),
                                         RunStores{.records = std::move(records),
                                                   .samples = std::move(samples),
                                                   .checkpoints = std::move(checkpoints)},
                                         MakeCheckPolicy(config.weight_sync()));
-  return std::make_unique<TrainAssembly>(std::move(core), std::move(round_runner),
-                                         std::move(start));
+  return std::make_unique<TrainAssembly>(std::move(core), store, std::move(rounds),
+                                         std::move(start), options.launch_id);
 }
 
 }  // namespace tandem

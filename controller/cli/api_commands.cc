@@ -184,8 +184,9 @@ absl::Status ApiCommands::ShowStatus() {
   return absl::OkStatus();
 }
 
-absl::Status ApiCommands::Steps(int64_t first, int64_t last) {
+absl::Status ApiCommands::Steps(int64_t first, int64_t last, bool undone) {
   v1::ListStepsRequest request;
+  request.set_undone(undone);
   request.set_first_step(first);
   request.set_last_step(last);
   std::vector<v1::ListStepsResponse> pages;  // from the newest on
@@ -198,32 +199,43 @@ absl::Status ApiCommands::Steps(int64_t first, int64_t last) {
   }
   v1::ListStepsResponse all;
   for (auto page = pages.rbegin(); page != pages.rend(); ++page) all.MergeFrom(*page);
-  Print(all, StepsTable(all));
+  if (undone && all.steps_size() == 0) {
+    Print(all, "no step was undone\n");
+  } else {
+    Print(all, StepsTable(all));
+  }
   return absl::OkStatus();
 }
 
-absl::Status ApiCommands::Samples(int64_t step, int64_t limit, int64_t offset, size_t width) {
+absl::Status ApiCommands::Samples(const SamplesOptions& options) {
+  int64_t step = options.step;
   if (step == 0) {
     TANDEM_ASSIGN_OR_RETURN(const auto status, Call(&v1::TandemService::Stub::GetStatus,
                                                     v1::GetStatusRequest(), kShort));
     step = status.step();
   }
   v1::ListSamplesResponse all;
-  while (all.samples_size() < limit || all.samples_size() == 0) {
+  while (all.samples_size() < options.limit || all.samples_size() == 0) {
     v1::ListSamplesRequest request;
     request.set_step(step);
-    request.set_limit(limit <= 0 ? 0 : limit - all.samples_size());
-    request.set_offset(offset + all.samples_size());
+    request.set_limit(options.limit <= 0 ? 0 : options.limit - all.samples_size());
+    request.set_offset(options.offset + all.samples_size());
+    request.set_undone_by(options.undone_by);
     TANDEM_ASSIGN_OR_RETURN(const auto reply,
                             Call(&v1::TandemService::Stub::ListSamples, request, kShort));
     all.MergeFrom(reply);
     if (reply.samples_size() == 0) break;
   }
+  if (all.total() == 0 && options.undone_by != 0) {
+    return MakeStatus(absl::StatusCode::kNotFound,
+                      "generation {} has undone no step {}: tandemctl steps --undone lists all",
+                      options.undone_by, step);
+  }
   if (all.total() == 0) {
     return MakeStatus(absl::StatusCode::kNotFound,
                       "no step {} in this run: tandemctl steps lists all", step);
   }
-  Print(all, SamplesTable(all, width));
+  Print(all, SamplesTable(all, options.width));
   return absl::OkStatus();
 }
 
@@ -268,7 +280,7 @@ absl::Status ApiCommands::Follow(v1::Operation operation, bool wait) {
     TANDEM_ASSIGN_OR_RETURN(operation,
                             Call(&v1::TandemService::Stub::WaitOperation, request, kShort));
     if (!json_ && operation.last_step() > shown) {
-      TANDEM_RETURN_IF_ERROR(Steps(shown + 1, operation.last_step()));
+      TANDEM_RETURN_IF_ERROR(Steps(shown + 1, operation.last_step(), false));
       shown = operation.last_step();
     }
   }

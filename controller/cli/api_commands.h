@@ -44,6 +44,14 @@ struct GenerateOptions {
   int64_t seed = 0;
 };
 
+struct SamplesOptions {
+  int64_t step = 0;  // 0: the newest finished step
+  int64_t limit = 20;
+  int64_t offset = 0;
+  int64_t undone_by = 0;  // not 0: samples that this generation has undone
+  size_t width = 60;      // characters of a text; 0: all
+};
+
 // The commands that call a running controller, over one connection. Each prints its result to
 // `out`, as a table or as one line of JSON. Errors name the address and, if no controller answers,
 // the remedy.
@@ -55,9 +63,9 @@ class ApiCommands {
                                              std::ostream* out);
 
   absl::Status ShowStatus();
-  absl::Status Steps(int64_t first, int64_t last);
-  // step 0: the newest finished step.
-  absl::Status Samples(int64_t step, int64_t limit, int64_t offset, size_t width);
+  // `undone`: those that recoveries have undone, not the valid ones.
+  absl::Status Steps(int64_t first, int64_t last, bool undone);
+  absl::Status Samples(const SamplesOptions& options);
   // Prints the memory of a step, compared with the plan.
   absl::Status Memory(const MemoryOptions& options);
   // Trains `steps` more steps (0: all that are left) and, with `wait`, shows them as they finish.

@@ -38,9 +38,9 @@ std::string IsStep(const std::string& text) {
 
 // The options of all commands; they must outlive parsing.
 struct Options {
-  int64_t first_step = 1, last_step = 0, step = 0, limit = 20, offset = 0, steps = 0;
-  size_t width = 60;
-  bool no_wait = false;
+  int64_t first_step = 1, last_step = 0, steps = 0;
+  bool no_wait = false, undone = false;
+  SamplesOptions samples;
   GenerateOptions generate;
   ParityCommandOptions parity;
   WeightsManifestOptions manifest;
@@ -156,7 +156,7 @@ class CommandLine {
     Api(&app_, "status", "phase, step, weight version and workers",
         [](ApiCommands& api) { return api.ShowStatus(); });
     CLI::App* steps = Api(&app_, "steps", "metrics of finished steps", [this](ApiCommands& api) {
-      return api.Steps(o_.first_step, o_.last_step);
+      return api.Steps(o_.first_step, o_.last_step, o_.undone);
     });
     steps->add_option("--first", o_.first_step, "first step")
         ->check(CLI::NonNegativeNumber)
@@ -164,19 +164,24 @@ class CommandLine {
     steps->add_option("--last", o_.last_step, "last step; 0: the newest")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
-    CLI::App* samples = Api(
-        &app_, "samples", "prompts, responses and rewards of a step",
-        [this](ApiCommands& api) { return api.Samples(o_.step, o_.limit, o_.offset, o_.width); });
-    samples->add_option("--step", o_.step, "step; 0: the newest")
+    steps->add_flag("--undone", o_.undone, "steps that recoveries have undone and repeated");
+    CLI::App* samples = Api(&app_, "samples", "prompts, responses and rewards of a step",
+                            [this](ApiCommands& api) { return api.Samples(o_.samples); });
+    samples->add_option("--step", o_.samples.step, "step; 0: the newest")
         ->check(IsStep)
         ->capture_default_str();
-    samples->add_option("--limit", o_.limit, "at most so many")
+    samples->add_option("--limit", o_.samples.limit, "at most so many")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
-    samples->add_option("--offset", o_.offset, "skip so many")
+    samples->add_option("--offset", o_.samples.offset, "skip so many")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
-    samples->add_option("--width", o_.width, "characters per text; 0: all")->capture_default_str();
+    samples->add_option("--width", o_.samples.width, "characters per text; 0: all")
+        ->capture_default_str();
+    samples
+        ->add_option("--undone-by", o_.samples.undone_by,
+                     "samples of the step that this generation has undone (steps --undone)")
+        ->check(CLI::NonNegativeNumber);
     AddMemory();
   }
 

@@ -24,7 +24,8 @@
 #include "controller/plan/plan_input.h"
 #include "controller/report/memory_html.h"
 #include "controller/report/memory_text.h"
-#include "controller/store/sqlite_run_store.h"
+#include "controller/store/sqlite/record_json.h"
+#include "controller/store/sqlite/run_reader.h"
 #include "tandem/v1/controller.pb.h"
 
 namespace tandem {
@@ -95,9 +96,10 @@ absl::StatusOr<StepMemory> MemoryOfRun(const std::string& run_dir, int64_t step)
     return MakeStatus(absl::StatusCode::kNotFound, "there is no run in {}: {} does not exist",
                       run_dir, path);
   }
-  TANDEM_ASSIGN_OR_RETURN(const auto store, SqliteRunStore::Open(path));
-  TANDEM_ASSIGN_OR_RETURN(const RunInfo info, store->NewestRun());
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<StepRecord> steps, store->ListSteps(step, step, 0));
+  TANDEM_ASSIGN_OR_RETURN(const auto records, SqliteRunReader::Open(path));
+  TANDEM_ASSIGN_OR_RETURN(const RunInfo info, records->NewestRun());
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<StepRecord> steps,
+                          records->ListSteps({.first_step = step, .last_step = step, .limit = 1}));
   if (steps.empty()) {
     return MakeStatus(absl::StatusCode::kNotFound, "the run in {} has not finished {}", run_dir,
                       step == 0 ? "a step" : fmt::format("step {}", step));

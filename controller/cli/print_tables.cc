@@ -144,7 +144,27 @@ std::string NewestStepText(const v1::ListStepsResponse& steps) {
   return fmt::format("partial rollout in step {}: {}\n", records.back().step, partial);
 }
 
+namespace {
+
+std::string UndoneTable(const v1::ListStepsResponse& steps) {
+  std::vector<std::vector<std::string>> rows = {
+      {"step", "undone by", "version", "reward", "grad_norm", "finished at"}};
+  for (const v1::StepRecord& step : steps.steps()) {
+    rows.push_back({std::to_string(step.step()), fmt::format("generation {}", step.undone_by()),
+                    std::to_string(step.version()), Metric(step, kRewardMean),
+                    Metric(step, kGradNorm), step.finished_at()});
+  }
+  return FormatTable(rows);
+}
+
+std::string SampleText(const v1::SampleRecord& sample, const std::string& text, size_t width) {
+  return sample.texts_dropped() ? "-" : OneLine(text, width);
+}
+
+}  // namespace
+
 std::string StepsTable(const v1::ListStepsResponse& steps) {
+  if (steps.steps_size() > 0 && steps.steps(0).undone_by() != 0) return UndoneTable(steps);
   std::vector<std::vector<std::string>> rows = {
       {"step", "version", "reward", "length", "entropy", "ppo_kl", "grad_norm", "seconds"}};
   for (const v1::StepRecord& step : steps.steps()) {
@@ -174,15 +194,20 @@ std::string StepsTable(const v1::ListStepsResponse& steps) {
 std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width) {
   std::vector<std::vector<std::string>> rows = {
       {"prompt", "response", "truth", "reward", "advantage", "tokens", "end", "version"}};
+  bool dropped = false;
   for (const v1::SampleRecord& sample : samples.samples()) {
-    rows.push_back({OneLine(sample.prompt(), width), OneLine(sample.response(), width),
-                    OneLine(sample.ground_truth(), width), fmt::format("{:.3g}", sample.reward()),
-                    fmt::format("{:.3g}", sample.advantage()),
-                    std::to_string(sample.response_tokens()), FinishText(sample.finish_reason()),
-                    SampleVersionsText(sample)});
+    dropped = dropped || sample.texts_dropped();
+    rows.push_back(
+        {SampleText(sample, sample.prompt(), width), SampleText(sample, sample.response(), width),
+         SampleText(sample, sample.ground_truth(), width), fmt::format("{:.3g}", sample.reward()),
+         fmt::format("{:.3g}", sample.advantage()), std::to_string(sample.response_tokens()),
+         FinishText(sample.finish_reason()), SampleVersionsText(sample)});
   }
-  return FormatTable(rows) +
-         fmt::format("{} of {} samples\n", samples.samples_size(), samples.total());
+  return FormatTable(rows) + fmt::format("{} of {} samples{}\n", samples.samples_size(),
+                                         samples.total(),
+                                         dropped ? "; the run keeps texts of its newest steps only "
+                                                   "(trainer.steps_with_texts)"
+                                                 : "");
 }
 
 std::string EvaluationTable(const v1::EvaluateResponse& evaluation) {

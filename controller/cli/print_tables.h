@@ -15,7 +15,7 @@ std::string PauseText(const v1::GetStatusResponse& status);
 // A line about partial rollout in the newest of `steps`; empty without it.
 std::string NewestStepText(const v1::ListStepsResponse& steps);
 // Adds a table about partial rollout or, without it, a line about the savings that a cap would
-// bring.
+// bring. Steps that were undone (ListStepsRequest.undone) get a table of their own.
 std::string StepsTable(const v1::ListStepsResponse& steps);
 // Shortens prompts and responses to `width` characters, unless it is 0. Control characters are
 // escaped, so that none reach the terminal.

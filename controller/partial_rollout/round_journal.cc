@@ -96,6 +96,11 @@ absl::StatusOr<std::unique_ptr<RoundJournal>> RoundJournal::Open(const std::stri
   return journal;
 }
 
+std::unique_ptr<RoundJournal> RoundJournal::OpenUnread(const std::string& path,
+                                                       const std::string& run) {
+  return std::unique_ptr<RoundJournal>(new RoundJournal(path, run));
+}
+
 absl::Status RoundJournal::Read() {
   TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path_));
   const std::vector<std::string> lines = SplitLines(text);
@@ -198,7 +203,6 @@ absl::Status RoundJournal::Prune(int64_t step) {
 }
 
 absl::Status RoundJournal::Clear() {
-  if (entries_.empty()) return absl::OkStatus();
   entries_.clear();
   return Rewrite();
 }

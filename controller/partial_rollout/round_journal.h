@@ -30,6 +30,9 @@ class RoundJournal {
   // note().
   static absl::StatusOr<std::unique_ptr<RoundJournal>> Open(const std::string& path,
                                                             const std::string& run);
+  // For a run that begins anew: knows no rounds and leaves the file alone until Clear, which must
+  // be called before the first Append.
+  static std::unique_ptr<RoundJournal> OpenUnread(const std::string& path, const std::string& run);
   ~RoundJournal();
   RoundJournal(const RoundJournal&) = delete;
   RoundJournal& operator=(const RoundJournal&) = delete;
@@ -58,8 +61,8 @@ class RoundJournal {
   // Drops the rounds of steps up to `step`, that of the oldest checkpoint that is kept: no recovery
   // goes back behind it.
   absl::Status Prune(int64_t step);
-  // For a run that begins anew, or whose settings need no journal. Not for a recovery that goes
-  // back to the model: the run's steps are repeated then.
+  // Begins an empty file, for a run that begins anew, or whose settings need no journal. Not for a
+  // recovery that goes back to the model: the run's steps are repeated then.
   absl::Status Clear();
 
  private:

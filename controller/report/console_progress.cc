@@ -10,6 +10,7 @@
 
 #include "controller/report/format.h"
 #include "controller/report/generation_text.h"
+#include "controller/report/run_figures.h"
 #include "controller/report/run_tables.h"
 #include "controller/store/run_store.h"
 
@@ -41,15 +42,6 @@ std::string MetricsText(const StepRecord& step) {
   }
   if (!std::isnan(training)) text += fmt::format("  train {:.0f} tok/s", training);
   return text;
-}
-
-int64_t SkippedUpdates(const std::vector<StepRecord>& steps) {
-  int64_t skipped = 0;
-  for (const StepRecord& step : steps) {
-    const auto found = step.metrics.find(kSkippedUpdates);
-    if (found != step.metrics.end()) skipped += std::llround(found->second);
-  }
-  return skipped;
 }
 
 // Reports which log-probs were compared: those of older weights may differ from the trainer's.
@@ -116,27 +108,27 @@ void ConsoleProgress::OnEvaluation(const EvaluationRecord& record) {
 
 void ConsoleProgress::OnMessage(const std::string& text) { Line(text); }
 
-void ConsoleProgress::OnRunEnd(const RunSummary& summary) {
+void ConsoleProgress::OnRunEnd(const RunSummary& summary, const RunFigures& figures) {
   ClearBar();
   std::string text = "\n";
-  const std::string held_out = EvaluationText(summary.evaluations, info_.expected_val_rise);
-  if (!summary.step_records.empty()) {
-    text += "training reward\n  " + RewardCurve(summary.step_records);
+  const std::string held_out = EvaluationText(figures.evaluations, info_.expected_val_rise);
+  if (figures.steps > 0) {
+    text += "training reward\n  " + RewardCurve(figures);
     if (!held_out.empty()) text += "  " + held_out;
-    text += "\n" + PhaseTable(summary.step_records) + "\n";
+    text += "\n" + PhaseTable(figures) + "\n";
   } else if (!held_out.empty()) {
     text += held_out + "\n";
   }
-  if (const int64_t skipped = SkippedUpdates(summary.step_records); skipped > 0) {
+  if (const int64_t skipped = figures.skipped_updates; skipped > 0) {
     text += fmt::format(
         "{} {} skipped: the gradient norm was not finite, or no token was left to train on\n",
         skipped, skipped == 1 ? "update was" : "updates were");
   }
-  std::string rounds = PartialText(summary.step_records);
-  if (rounds.empty()) rounds = TailText(summary.step_records, info_.max_response_tokens);
+  std::string rounds = PartialText(figures);
+  if (rounds.empty()) rounds = TailText(figures, info_.max_response_tokens);
   if (!rounds.empty()) text += rounds + "\n";
-  if (const std::string resent = ResentText(summary.step_records); !resent.empty()) {
-    text += resent + "\n";
+  for (const std::string& line : {ResentText(figures), UndoneText(figures)}) {
+    if (!line.empty()) text += line + "\n";
   }
   text += summary.completed       ? "completed"
           : summary.error.empty() ? "stopped"
@@ -148,8 +140,10 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary) {
       fmt::format(" after {} steps{} in {}\n", steps,
                   info_.first_step > 0 ? fmt::format(", {} of them since the resume", here) : "",
                   FormatSeconds(summary.seconds));
-  text += fmt::format("report      {}/report.html\nsamples     {}/run.db, {}/samples\n",
-                      info_.run_dir, info_.run_dir, info_.run_dir);
+  if (!summary.report.empty()) text += "report      " + summary.report + "\n";
+  if (figures.steps > 0) {
+    text += fmt::format("samples     {}/run.db, {}/samples\n", info_.run_dir, info_.run_dir);
+  }
   if (!summary.checkpoint.empty()) text += "checkpoint  " + summary.checkpoint + "\n";
   std::fputs(text.c_str(), options_.out);
   std::fflush(options_.out);

@@ -27,7 +27,7 @@ class ConsoleProgress final : public ProgressSink {
   void OnStep(const StepRecord& record) override;
   void OnEvaluation(const EvaluationRecord& record) override;
   void OnMessage(const std::string& text) override;
-  void OnRunEnd(const RunSummary& summary) override;
+  void OnRunEnd(const RunSummary& summary, const RunFigures& figures) override;
 
  private:
   void Line(const std::string& text);  // above the bar

@@ -13,12 +13,6 @@
 namespace tandem {
 namespace {
 
-// 0 if the step does not have the metric.
-double NumberOf(const StepRecord& step, const std::string& name) {
-  const double value = MetricOf(step, name);
-  return std::isnan(value) ? 0 : value;
-}
-
 std::string SharePercent(double share) { return fmt::format("{:.3g} %", 100 * share); }
 
 std::string Count(double count, const char* one) {
@@ -34,44 +28,6 @@ std::string ShareCell(const StepRecord& step, const char* name) {
   const double value = MetricOf(step, name);
   return std::isnan(value) ? "-" : SharePercent(value);
 }
-
-struct Totals {
-  int64_t steps = 0;
-  double rounds = 0, ahead = 0, cut = 0, prefilled = 0, generated = 0;
-  double partial_ratio = 0, stale_share = 0;  // sums over steps
-  double span = 0;
-  double stale = 0, ages = 0;  // sums of stale tokens and of their ages in versions
-
-  void Add(const StepRecord& step) {
-    ++steps;
-    rounds += NumberOf(step, kRounds);
-    ahead += NumberOf(step, kOverlapRounds);
-    cut += NumberOf(step, kCutSamples);
-    prefilled += NumberOf(step, kPrefilledAgain);
-    generated += NumberOf(step, kGeneratedTokens) + NumberOf(step, kOverlapTokens);
-    partial_ratio += NumberOf(step, kPartialRatio);
-    stale_share += NumberOf(step, kStaleTokensShare);
-    span = std::max(span, NumberOf(step, kPartialSpan));
-    const double old = NumberOf(step, kStaleTokens);
-    stale += old;
-    ages += old * NumberOf(step, kStalenessMean);
-  }
-};
-
-// The mean over the steps that have a tail metric; NaN if none has one.
-class MeanTail {
- public:
-  void Add(const StepRecord& step) {
-    const double share = MetricOf(step, kTailShare);
-    if (std::isnan(share)) return;
-    sum_ += share;
-    ++steps_;
-  }
-  double Value() const { return sum_ / steps_; }
-
- private:
-  double sum_ = 0, steps_ = 0;
-};
 
 std::string TailsText(const MeanTail& before, const MeanTail& with) {
   if (std::isnan(with.Value())) return "";
@@ -126,17 +82,9 @@ std::vector<std::vector<std::string>> PartialRows(const std::vector<StepRecord>&
   return rows;
 }
 
-std::string PartialText(const std::vector<StepRecord>& steps) {
-  Totals all;
-  MeanTail before, with;
-  const StepRecord* newest = nullptr;
-  for (const StepRecord& step : steps) {
-    (HasPartial(step) ? with : before).Add(step);
-    if (!HasPartial(step)) continue;
-    all.Add(step);
-    newest = &step;
-  }
-  if (newest == nullptr) return "";
+std::string PartialText(const RunFigures& figures) {
+  if (!figures.HasPartial()) return "";
+  const PartialTotals& all = figures.partial;
   const auto count = static_cast<double>(all.steps);
   std::string text = fmt::format(
       "partial rollout: {}{} in {}, {} interrupted, {} prefilled again for "
@@ -144,8 +92,8 @@ std::string PartialText(const std::vector<StepRecord>& steps) {
       Count(all.rounds, "round"),
       all.ahead > 0 ? fmt::format(" + {:.0f} during training", all.ahead) : "",
       Count(count, "step"), Count(all.cut, "sample"), Count(all.prefilled, "token"), all.generated,
-      Count(NumberOf(*newest, kCarriedGroups), "group"), NumberOf(*newest, kWholeGroupsLeft),
-      TailsText(before, with));
+      Count(all.carried_groups, "group"), all.whole_groups,
+      TailsText(figures.tail_without_partial, figures.tail_with_partial));
   text += fmt::format(
       "{} of the samples have tokens of several versions (span up to {:.0f}); {} of "
       "a step's trained tokens are of older weights",
@@ -158,40 +106,8 @@ std::string PartialText(const std::vector<StepRecord>& steps) {
 
 namespace {
 
-struct Split {
-  int64_t parts = 0;
-  double saved = 0;  // seconds, summed over steps
-};
-
-// The savings that steps predict for caps; empty if no step predicts any, as with a cap.
-struct Predictions {
-  std::vector<Split> splits;
-  double generation = 0;  // seconds of the steps with predictions
-};
-
-Predictions PredictionsOf(const std::vector<StepRecord>& steps) {
-  Predictions found;
-  for (const int64_t parts : {2, 4}) {
-    Split split{parts};
-    double generation = 0;
-    bool predicted = false;
-    for (const StepRecord& step : steps) {
-      const double saved = MetricOf(step, fmt::format("{}split_{}", kPredictedSaving, parts));
-      if (std::isnan(saved)) continue;
-      const double seconds = MetricOf(step, kGenerationSeconds);
-      split.saved += saved;
-      generation += std::isnan(seconds) ? 0 : seconds;
-      predicted = true;
-    }
-    if (!predicted) continue;
-    found.splits.push_back(split);
-    found.generation = std::max(found.generation, generation);
-  }
-  return found;
-}
-
 // "51 would have saved 13.0 s (33 %)", to be written after the key.
-std::string SplitText(const Split& split, double generation, int64_t max_response_tokens) {
+std::string SplitText(const PredictedSplit& split, double generation, int64_t max_response_tokens) {
   const int64_t value =
       max_response_tokens > 0 ? (max_response_tokens + split.parts - 1) / split.parts : split.parts;
   const double share = generation > 0 ? 100 * std::abs(split.saved) / generation : 0;
@@ -202,29 +118,24 @@ std::string SplitText(const Split& split, double generation, int64_t max_respons
 
 }  // namespace
 
-std::string TailText(const std::vector<StepRecord>& steps, int64_t max_response_tokens) {
-  double shares = 0;
-  int64_t with_tail = 0;
-  for (const StepRecord& step : steps) {
-    const double share = MetricOf(step, kTailShare);
-    if (std::isnan(share)) continue;
-    shares += share;
-    ++with_tail;
-  }
-  const double share = with_tail > 0 ? shares / static_cast<double>(with_tail) : 0;
-  if (share < kNotableTail) return "";
+std::string TailText(const RunFigures& figures, int64_t max_response_tokens) {
+  const double share = figures.tail.Value();
+  if (!(share >= kNotableTail)) return "";
   std::string text =
       fmt::format("the tail of generation left {:.0f} % of the slots empty", 100 * share);
-  const auto [splits, generation] = PredictionsOf(steps);
+  std::vector<PredictedSplit> splits = figures.splits;
+  std::erase_if(splits, [](const PredictedSplit& split) { return split.steps == 0; });
   if (splits.empty()) return text;
+  double generation = 0;
+  for (const PredictedSplit& split : splits) generation = std::max(generation, split.generation);
   double best = 0;
-  for (const Split& split : splits) best = std::max(best, split.saved);
+  for (const PredictedSplit& split : splits) best = std::max(best, split.saved);
   if (!(best > 0) || best < kNotableSaving * generation) {
     return text + fmt::format("; no cap per round is predicted to save {:.0f} % of generation",
                               100 * kNotableSaving);
   }
   std::vector<std::string> caps;
-  for (const Split& split : splits) {
+  for (const PredictedSplit& split : splits) {
     caps.push_back(SplitText(split, generation, max_response_tokens));
   }
   const char* key = max_response_tokens > 0 ? "rollout.partial.max_tokens_per_round"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "controller/report/run_figures.h"
 #include "controller/store/run_store.h"
 
 namespace tandem {
@@ -26,7 +27,7 @@ std::vector<std::vector<std::string>> PartialRows(const std::vector<StepRecord>&
 // staleness, carried groups at the end, and the share of slots that the tail left empty, compared
 // with steps before partial rollout was on if the run has any. Empty if no step had partial
 // rollout.
-std::string PartialText(const std::vector<StepRecord>& steps);
+std::string PartialText(const RunFigures& figures);
 
 // The share of empty slots from which TailText reports the tail.
 inline constexpr double kNotableTail = 0.2;
@@ -43,6 +44,6 @@ inline constexpr double kNotableSaving = 0.05;
 // no cap would. `max_response_tokens` 0 (unknown): the hint names
 // algorithm.partial_rollout_max_split instead. Empty if the mean share of the steps that have one
 // is below kNotableTail.
-std::string TailText(const std::vector<StepRecord>& steps, int64_t max_response_tokens);
+std::string TailText(const RunFigures& figures, int64_t max_response_tokens);
 
 }  // namespace tandem

@@ -129,26 +129,18 @@ constexpr const char* kReportStyle = R"css(
 )css";
 
 PlotSeries StepSeries(const ReportInput& input, const std::string& name, const char* metric) {
-  PlotSeries series{name};
-  for (const StepRecord& step : input.summary.step_records) {
-    series.points.push_back({static_cast<double>(step.step), MetricOf(step, metric)});
-  }
-  return series;
+  return {name, input.figures.Curve(metric)};
 }
 
 std::string RewardPlot(const ReportInput& input) {
-  PlotSeries held_out{"held-out"};
+  PlotSeries held_out{"held-out", input.figures.held_out.Points()};
   held_out.markers = true;
-  for (const EvaluationRecord& evaluation : input.summary.evaluations) {
-    held_out.points.push_back(
-        {static_cast<double>(evaluation.step), MetricOf(evaluation, kValRewardMean)});
-  }
   return SvgLines("reward by step", {StepSeries(input, "training", kRewardMean), held_out});
 }
 
 std::string PhasePlots(const ReportInput& input) {
   std::vector<PlotBar> seconds, bytes;
-  for (const PhaseTotal& total : TotalPhases(input.summary.step_records)) {
+  for (const PhaseTotal& total : TotalPhases(input.figures)) {
     seconds.push_back({total.phase, total.mean_seconds, FormatSeconds(total.mean_seconds)});
     bytes.push_back(
         {total.phase, static_cast<double>(total.peak_bytes), FormatBytes(total.peak_bytes)});
@@ -158,10 +150,9 @@ std::string PhasePlots(const ReportInput& input) {
 
 // The section about partial rollout or, without it, about the savings that caps would bring.
 std::string PartialSection(const ReportInput& input) {
-  const std::vector<StepRecord>& steps = input.summary.step_records;
-  const std::string text = PartialText(steps);
+  const std::string text = PartialText(input.figures);
   if (text.empty()) {
-    return "<p>" + EscapeHtml(TailText(steps, input.info.max_response_tokens)) + "</p>";
+    return "<p>" + EscapeHtml(TailText(input.figures, input.info.max_response_tokens)) + "</p>";
   }
   return "<h2>Partial rollout</h2><p>" + EscapeHtml(text) + "</p>" +
          SvgLines("shares", {StepSeries(input, "samples of several versions", kPartialRatio),
@@ -181,8 +172,9 @@ std::string SampleTable(const std::string& title, const std::vector<SampleRecord
   for (const SampleRecord& sample : samples) {
     html += fmt::format(
         "<tr><td><pre>{}</pre></td><td><pre>{}</pre></td><td>{}</td><td>{}</td><td>{}</td></tr>",
-        EscapeHtml(sample.prompt), EscapeHtml(sample.response), EscapeHtml(sample.ground_truth),
-        FormatShare(sample.reward), FormatShare(sample.advantage));
+        sample.texts_kept ? EscapeHtml(sample.prompt) : "(not kept)",
+        sample.texts_kept ? EscapeHtml(sample.response) : "(not kept)",
+        EscapeHtml(sample.ground_truth), FormatShare(sample.reward), FormatShare(sample.advantage));
   }
   return html + "</table>";
 }
@@ -232,9 +224,10 @@ std::string HtmlReport(const ReportInput& input) {
   html += "<h1>Tandem run " + EscapeHtml(input.info.run_id) + "</h1>" + Facts(input);
   html += "<h2>Reward</h2>" + RewardPlot(input);
   html += "<p>" +
-          EscapeHtml(EvaluationText(input.summary.evaluations, input.info.expected_val_rise)) +
+          EscapeHtml(EvaluationText(input.figures.evaluations, input.info.expected_val_rise)) +
           "</p>";
-  html += "<p>" + EscapeHtml(ResentText(input.summary.step_records)) + "</p>";
+  html += "<p>" + EscapeHtml(ResentText(input.figures)) + "</p>";
+  html += "<p>" + EscapeHtml(UndoneText(input.figures)) + "</p>";
   html += SvgLines("response length, tokens", {StepSeries(input, "mean", kResponseLengthMean),
                                                StepSeries(input, "p99", kResponseLengthP99)});
   html += SvgLines("entropy and KL to the sampling policy",
@@ -243,7 +236,7 @@ std::string HtmlReport(const ReportInput& input) {
   html += SvgLines("tokens per second", {StepSeries(input, "generation", kGenerationThroughput),
                                          StepSeries(input, "training", kTrainingThroughput)});
   html += PartialSection(input);
-  html += ValidationTable(input.summary.evaluations);
+  html += ValidationTable(input.figures.evaluations);
   html += "<h2>Where the time and the memory go</h2>" + PhasePlots(input);
   html += SampleTable("Samples of the first step", input.first_samples);
   html += SampleTable("Samples of the last step", input.last_samples);

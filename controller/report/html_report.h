@@ -4,14 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "controller/report/run_figures.h"
 #include "controller/store/progress.h"
 #include "controller/store/run_store.h"
 
 namespace tandem {
 
-struct PlotPoint {
-  double x = 0, y = 0;
-};
 struct PlotSeries {
   std::string name;
   std::vector<PlotPoint> points;  // ascending x; NaN points are skipped
@@ -33,6 +31,7 @@ std::string SvgBars(const std::string& title, const std::vector<PlotBar>& bars);
 struct ReportInput {
   RunInfo info;
   RunSummary summary;
+  RunFigures figures;
   std::vector<SampleRecord> first_samples;  // some samples of the first step
   std::vector<SampleRecord> last_samples;   // some samples of the last step
 };

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "controller/report/format.h"
 #include "controller/store/run_store.h"
@@ -53,6 +55,10 @@ std::string RiseText(const EvaluationRecord& first,
 double MetricOf(const StepRecord& step, const std::string& name) {
   return Find(step.metrics, name);
 }
+double NumberOf(const StepRecord& step, const std::string& name) {
+  const double value = MetricOf(step, name);
+  return std::isnan(value) ? 0 : value;
+}
 double MetricOf(const EvaluationRecord& evaluation, const std::string& name) {
   return Find(evaluation.metrics, name);
 }
@@ -88,67 +94,78 @@ std::vector<std::string> CoreMetricLines(const EvaluationRecord& evaluation) {
   return lines;
 }
 
-std::vector<PhaseTotal> TotalPhases(const std::vector<StepRecord>& steps) {
-  std::vector<PhaseTotal> totals;
-  std::vector<int64_t> counts;
+std::vector<PhaseTotal> TotalPhases(const RunFigures& figures) {
+  std::vector<PhaseTotal> totals = figures.phases;
   double all = 0;
-  for (const StepRecord& step : steps) {
-    for (const PhaseTime& phase : step.phases) {
-      auto at = std::find_if(totals.begin(), totals.end(),
-                             [&](const PhaseTotal& t) { return t.phase == phase.phase; });
-      if (at == totals.end()) {
-        totals.push_back({phase.phase});
-        counts.push_back(0);
-        at = totals.end() - 1;
-      }
-      at->seconds += phase.seconds;
-      at->peak_bytes = std::max(at->peak_bytes, phase.peak_bytes);
-      ++counts[static_cast<size_t>(at - totals.begin())];
-      all += phase.seconds;
-    }
-  }
-  for (size_t i = 0; i < totals.size(); ++i) {
-    totals[i].mean_seconds = totals[i].seconds / static_cast<double>(counts[i]);
-    totals[i].share = all > 0 ? totals[i].seconds / all : 0;
+  for (const PhaseTotal& total : totals) all += total.seconds;
+  for (PhaseTotal& total : totals) {
+    total.mean_seconds = total.seconds / static_cast<double>(total.steps);
+    total.share = all > 0 ? total.seconds / all : 0;
   }
   return totals;
 }
 
-std::string PhaseTable(const std::vector<StepRecord>& steps) {
+std::string PhaseTable(const RunFigures& figures) {
   std::vector<std::vector<std::string>> rows = {{"phase", "per step", "share", "peak memory"}};
-  for (const PhaseTotal& total : TotalPhases(steps)) {
+  for (const PhaseTotal& total : TotalPhases(figures)) {
     rows.push_back({total.phase, FormatSeconds(total.mean_seconds),
                     fmt::format("{:.1f} %", 100 * total.share), FormatBytes(total.peak_bytes)});
   }
   return FormatTable(rows);
 }
 
-std::string ResentText(const std::vector<StepRecord>& steps) {
-  int64_t all = 0;
-  std::string where;
-  for (const StepRecord& step : steps) {
-    const auto found = step.metrics.find(kResentWeights);
-    if (found == step.metrics.end()) continue;
-    const int64_t rollouts = std::llround(found->second);
-    all += rollouts;
-    where += fmt::format("{}{} in step {}", where.empty() ? "" : ", ", rollouts, step.step);
-  }
+std::string ResentText(const RunFigures& figures) {
+  const int64_t all = figures.resent_rollouts;
   if (all == 0) return "";
-  return fmt::format("weights were sent again to {} rollout{} that had lost them: {}", all,
-                     all == 1 ? "" : "s", where);
+  std::vector<std::string> where;
+  int64_t named = 0;
+  for (const NotedStep& step : figures.resent) {
+    where.push_back(fmt::format("{} in step {}", step.rollouts, step.step));
+    named += step.rollouts;
+  }
+  return fmt::format("weights were sent again to {} rollout{} that had lost them: {}{}", all,
+                     all == 1 ? "" : "s", fmt::join(where, ", "),
+                     named < all ? fmt::format(", {} later", all - named) : "");
 }
 
-std::string RewardCurve(const std::vector<StepRecord>& steps) {
-  std::vector<double> rewards;
-  for (const StepRecord& step : steps) {
-    const double reward = MetricOf(step, kRewardMean);
-    if (!std::isnan(reward)) rewards.push_back(reward);
+std::string UndoneText(const RunFigures& figures) {
+  if (figures.undone_steps == 0) return "";
+  std::vector<std::string> which;
+  for (const NotedStep& step : figures.undone) {
+    which.push_back(fmt::format("{} by generation {}", step.step, step.undone_by));
   }
+  const int64_t more = figures.undone_steps - std::ssize(figures.undone);
+  return fmt::format(
+      "{} undone by recoveries and made again (tandemctl steps --undone): step {}{}",
+      figures.undone_steps == 1 ? "1 step was" : fmt::format("{} steps were", figures.undone_steps),
+      fmt::join(which, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+namespace {
+
+constexpr size_t kSparks = 120;  // characters of the reward curve
+
+// The means of about equal parts of the curve, if it has more points than are shown.
+std::vector<double> Sparks(const std::vector<PlotPoint>& points) {
+  const size_t parts = std::min(points.size(), kSparks);
+  std::vector<double> values;
+  for (size_t part = 0; part < parts; ++part) {
+    const size_t begin = part * points.size() / parts, end = (part + 1) * points.size() / parts;
+    double sum = 0;
+    for (size_t i = begin; i < end; ++i) sum += points[i].y;
+    values.push_back(sum / static_cast<double>(end - begin));
+  }
+  return values;
+}
+
+}  // namespace
+
+std::string RewardCurve(const RunFigures& figures) {
+  const std::vector<double> rewards = Sparks(figures.Curve(kRewardMean));
   if (rewards.empty()) return "no step was finished\n";
   return fmt::format("{}  step {}: {}, step {}: {}, best {}\n", Sparkline(rewards),
-                     steps.front().step, FormatShare(rewards.front()), steps.back().step,
-                     FormatShare(rewards.back()),
-                     FormatShare(*std::max_element(rewards.begin(), rewards.end())));
+                     figures.first_step, FormatShare(figures.first_reward), figures.last_step,
+                     FormatShare(figures.last_reward), FormatShare(figures.best_reward));
 }
 
 std::string EvaluationText(const std::vector<EvaluationRecord>& evaluations, double expected_rise) {

@@ -5,25 +5,19 @@
 #include <string>
 #include <vector>
 
+#include "controller/report/run_figures.h"
 #include "controller/store/run_store.h"
 
 namespace tandem {
 
-// Totals of a phase over all steps.
-struct PhaseTotal {
-  std::string phase;
-  double seconds = 0;       // sum
-  double mean_seconds = 0;  // per step that has the phase
-  double share = 0;         // of the seconds of all phases
-  int64_t peak_bytes = 0;   // largest
-};
-std::vector<PhaseTotal> TotalPhases(const std::vector<StepRecord>& steps);
+// The phases with their means and shares.
+std::vector<PhaseTotal> TotalPhases(const RunFigures& figures);
 
 // Table: phase, seconds per step, share, peak memory.
-std::string PhaseTable(const std::vector<StepRecord>& steps);
+std::string PhaseTable(const RunFigures& figures);
 
 // Reward over steps: a sparkline, then the first, last and best values.
-std::string RewardCurve(const std::vector<StepRecord>& steps);
+std::string RewardCurve(const RunFigures& figures);
 
 // The held-out reward of the first and the last evaluation and its rise, each with a 95 % interval
 // (the rise's as if the two were independent, which is cautious, as the prompts are the same). Says
@@ -33,10 +27,16 @@ std::string EvaluationText(const std::vector<EvaluationRecord>& evaluations, dou
 
 // "weights were sent again to 3 rollouts that had lost them: 1 in step 4, 2 in step 7"; empty if
 // there were none.
-std::string ResentText(const std::vector<StepRecord>& steps);
+std::string ResentText(const RunFigures& figures);
+
+// "2 steps were undone by recoveries and made again: 3 and 4 (generation 5)"; empty if there were
+// none.
+std::string UndoneText(const RunFigures& figures);
 
 // The metric of a record; NaN if it is missing.
 double MetricOf(const StepRecord& step, const std::string& name);
+// The same; 0 if it is missing.
+double NumberOf(const StepRecord& step, const std::string& name);
 double MetricOf(const EvaluationRecord& evaluation, const std::string& name);
 
 // One of the val-core metrics, without standard deviations.

@@ -167,11 +167,11 @@ bool Recovery::trainers_kept() const {
 }
 
 absl::Status Recovery::ResetTrainers(int64_t version) {
-  TANDEM_ASSIGN_OR_RETURN(const int64_t generation, generations_.Next());
+  TANDEM_ASSIGN_OR_RETURN(generation_, generations_.Next());
   const ResetCall command{
-      .generation = generation,
+      .generation = generation_,
       .world_size = context_.pool.pairs(),
-      .rendezvous = fmt::format("{}/group-{}.sock", options_.run_dir, generation),
+      .rendezvous = fmt::format("{}/group-{}.sock", options_.run_dir, generation_),
       .checkpoint_dir = checkpoint_,
       .version = version};
   const auto reset = [&](TrainerClient& trainer, int) -> absl::StatusOr<Nothing> {

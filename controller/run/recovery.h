@@ -54,6 +54,9 @@ class Recovery {
   // loaded, and no recovery has begun to load another one.
   bool trainers_kept() const;
 
+  // The number of the trainers' group that was formed last; 0: none yet.
+  int64_t generation() const { return generation_; }
+
   // Whether the last failure was one to load the model or the checkpoint.
   bool failed_loading() const { return loading_; }
 
@@ -75,6 +78,7 @@ class Recovery {
   const StepContext& context_;
   const TrainOptions& options_;
   GenerationCounter generations_;
+  int64_t generation_ = 0;
   std::string checkpoint_;  // empty: the model itself
   bool loading_ = false;
   bool loaded_ = false;                // the newest load is complete

@@ -39,7 +39,7 @@ constexpr std::array kFreeKeys = {
     "trainer.resume_mode", "trainer.resume_from_path", "trainer.resume_changed_inputs",
     "trainer.disk_retry_seconds", "trainer.logger", "trainer.expected_val_rise",
     "trainer.max_seconds", "trainer.min_training_steps", "trainer.sample_files_to_keep",
-    "trainer.save_batch_freq",
+    "trainer.steps_with_texts", "trainer.save_batch_freq",
     // limits after which a run fails
     "actor.max_skipped_steps", "rollout.partial.max_rounds_without_batch"};
 // Another number of ranks sums gradients in another grouping, which changes the last bits.
@@ -166,15 +166,30 @@ absl::StatusOr<ResumePoint> At(const std::string& path,
   return point;
 }
 
-absl::StatusOr<ResumePoint> StartAnew(CheckpointIndex& checkpoints, const std::string& why) {
-  TANDEM_ASSIGN_OR_RETURN(const std::string previous, checkpoints.SetAside(-1));
-  if (previous.empty()) return ResumePoint{.anew = true};
-  return ResumePoint{
-      .anew = true,
-      .note = fmt::format("{}: starting over; its checkpoints were moved to {}", why, previous)};
+std::string LaunchFile(const std::string& run_dir) { return run_dir + "/launch"; }
+
+std::string FolderFor(const v1::Config& config,
+                      CheckpointIndex& checkpoints,
+                      SetAside what,
+                      int64_t step) {
+  return EarlierRun(config.cluster().run_dir(), checkpoints, what, step).Folder();
 }
 
-// Resumes from trainer.resume_from_path: later checkpoints belong to steps that will be repeated.
+ResumePoint StartAnew(const v1::Config& config,
+                      CheckpointIndex& checkpoints,
+                      const std::string& why) {
+  ResumePoint point{.set_aside = SetAside::kWholeRun};
+  const std::string folder = FolderFor(config, checkpoints, point.set_aside, -1);
+  if (!folder.empty()) {
+    point.note = fmt::format(
+        "{}: starting over; its checkpoints and records move to {} once the workers are up", why,
+        folder);
+  }
+  return point;
+}
+
+// Resumes from trainer.resume_from_path: later checkpoints belong to steps that will be repeated,
+// and those of another run than the given one's to a run that does not go on.
 absl::StatusOr<ResumePoint> GoBackTo(const v1::Config& config,
                                      const ResumeOptions& options,
                                      CheckpointIndex& checkpoints) {
@@ -183,9 +198,19 @@ absl::StatusOr<ResumePoint> GoBackTo(const v1::Config& config,
   std::error_code error;
   const bool ours =
       fs::equivalent(fs::path(path + "/").parent_path().parent_path(), checkpoints.dir(), error);
-  TANDEM_ASSIGN_OR_RETURN(const std::string previous,
-                          checkpoints.SetAside(ours && !error ? point.step : -1));
-  if (!previous.empty()) point.note += "; checkpoints of later steps are in " + previous;
+  if (ours && !error) {
+    point.set_aside = SetAside::kLaterCheckpoints;
+  } else if (checkpoints.HasAfter(-1)) {
+    point.set_aside = SetAside::kWholeRun;
+  }
+  const std::string folder = FolderFor(config, checkpoints, point.set_aside, point.step);
+  if (!folder.empty()) {
+    point.note +=
+        fmt::format("; {} to {} once the workers are up",
+                    point.set_aside == SetAside::kWholeRun ? "the run that is here moves"
+                                                           : "checkpoints of later steps move",
+                    folder);
+  }
   return point;
 }
 
@@ -223,11 +248,12 @@ absl::StatusOr<ResumePoint> ByMode(const v1::Config& config,
                                    CheckpointIndex& checkpoints) {
   const std::string& mode = config.trainer().resume_mode();
   if (mode == "resume_path") return GoBackTo(config, options, checkpoints);
-  if (mode == "disable") return StartAnew(checkpoints, "trainer.resume_mode is disable");
+  if (mode == "disable") return StartAnew(config, checkpoints, "trainer.resume_mode is disable");
   const std::optional<int64_t> finished = checkpoints.FinishedStep();
   // With a time limit, the number of steps that the new run makes is not known before it runs.
   if (finished && (*finished >= options.total_steps || config.trainer().max_seconds() > 0)) {
-    return StartAnew(checkpoints, fmt::format("the run here had finished its {} steps", *finished));
+    return StartAnew(config, checkpoints,
+                     fmt::format("the run here had finished its {} steps", *finished));
   }
   return AtNewest(config, options, checkpoints);
 }
@@ -254,23 +280,21 @@ absl::StatusOr<ResumePoint> PeekResumePoint(const v1::Config& config,
 absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
                                               const ResumeOptions& options,
                                               CheckpointIndex& checkpoints) {
-  const std::string file = config.cluster().run_dir() + "/launch";
-  bool restarted = false;
-  if (!options.launch_id.empty()) {
-    const absl::StatusOr<std::string> last = ReadWholeFile(file);
-    restarted = last.ok() && *last == options.launch_id;
-    if (restarted) {
-      TANDEM_ASSIGN_OR_RETURN(ResumePoint point, AtNewest(config, options, checkpoints));
-      if (!point.checkpoint.empty()) return point;
-    }
-  }
-  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, ByMode(config, options, checkpoints));
-  point.anew = point.anew && !restarted;
-  // Written last: from here on, the contents of the folder belong to this launch.
-  if (!options.launch_id.empty()) {
-    TANDEM_RETURN_IF_ERROR(WriteFileAtomically(file, options.launch_id));
-  }
+  const absl::StatusOr<std::string> last = ReadWholeFile(LaunchFile(config.cluster().run_dir()));
+  const bool restarted = !options.launch_id.empty() && last.ok() && *last == options.launch_id;
+  if (!restarted) return ByMode(config, options, checkpoints);
+  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, AtNewest(config, options, checkpoints));
+  if (!point.checkpoint.empty()) return point;
+  // This launch has saved nothing yet. What is in the folder is its own.
+  TANDEM_ASSIGN_OR_RETURN(point, ByMode(config, options, checkpoints));
+  point.set_aside = SetAside::kNothing;
+  if (point.checkpoint.empty()) point.note.clear();
   return point;
+}
+
+absl::Status ClaimForLaunch(const std::string& run_dir, const std::string& launch_id) {
+  if (launch_id.empty()) return absl::OkStatus();
+  return WriteFileAtomically(LaunchFile(run_dir), launch_id);
 }
 
 }  // namespace tandem

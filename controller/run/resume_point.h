@@ -11,6 +11,7 @@
 #include "common/config/config.h"
 #include "controller/data/pinned_inputs.h"
 #include "controller/store/checkpoint_index.h"
+#include "controller/store/earlier_run.h"
 
 namespace tandem {
 
@@ -19,8 +20,8 @@ struct ResumeOptions {
   // The same for all starts of one launch, "" for a controller that was started by hand. A second
   // start of the same launch is a restart after a crash.
   std::string launch_id;
-  // Called for the chosen checkpoint before anything is moved: OK if everything in it (after `step`
-  // finished steps) fits the run. Empty: no such check.
+  // Called for the chosen checkpoint: OK if everything in it (after `step` finished steps) fits the
+  // run. Empty: no such check.
   std::function<absl::Status(const std::string& checkpoint, int64_t step)> fits;
   // Called where a checkpoint is chosen: the inputs of this run, which are compared with those of
   // the checkpoint. Empty: they are not compared.
@@ -30,21 +31,22 @@ struct ResumeOptions {
 struct ResumePoint {
   std::string checkpoint;  // empty: from the model
   int64_t step = 0;        // steps that were finished at the checkpoint
-  // Whether an earlier run's files in the folder were set aside and must not be used by this run.
-  bool anew = false;
+  // What the run must not use, and what is moved away once its workers are up (EarlierRun).
+  SetAside set_aside = SetAside::kNothing;
   std::string note;  // for the user, may be empty
   // For the user, before training begins: checkpoints that were skipped, keys that were changed.
   // Empty if the run continues exactly as it would have.
   std::vector<std::string> warnings;
 };
 
-// Chooses by trainer.resume_mode.
+// Chooses by trainer.resume_mode. Changes nothing on disk: the start may still fail, or be given
+// up.
 // - auto: the newest complete checkpoint. Its run is set aside and a new one starts, if the run is
 //   marked finished (CheckpointIndex::MarkFinished) with `total_steps` steps or more, or marked
 //   finished at any step while the time of the new run is bounded (trainer.max_seconds).
-// - disable: existing checkpoints are set aside and the run starts anew.
+// - disable: what is there is set aside and the run starts anew.
 // - resume_path: the given checkpoint; later ones in the folder are set aside, because the steps
-//   after it are repeated.
+//   after it are repeated. If it is another folder's, the run that is here is set aside.
 //
 // A restart continues from the newest checkpoint of its launch, whatever the mode; without one it
 // starts as the first start did.
@@ -58,9 +60,13 @@ absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
                                               const ResumeOptions& options,
                                               CheckpointIndex& checkpoints);
 
-// As ChooseResumePoint, but changes nothing on disk, for a start that only inspects weights. auto
-// then also takes the newest checkpoint of a finished run, and disable takes the model. The note
-// and warnings do not mention a resume.
+// Records durably that the run directory belongs to this launch ("": none); from then on
+// ChooseResumePoint takes its starts for restarts. Errors as WriteFileAtomically.
+absl::Status ClaimForLaunch(const std::string& run_dir, const std::string& launch_id);
+
+// As ChooseResumePoint, for a start that only inspects weights. auto then also takes the newest
+// checkpoint of a finished run, and disable takes the model. The note and warnings do not mention a
+// resume.
 absl::StatusOr<ResumePoint> PeekResumePoint(const v1::Config& config,
                                             const CheckpointIndex& checkpoints);
 

@@ -40,7 +40,8 @@ TrainLoop::TrainLoop(const StepContext& context,
                      .recovery = recovery_,
                      .saver = saver_}) {}
 
-absl::Status TrainLoop::Run(const std::string& checkpoint) {
+absl::Status TrainLoop::Run(const std::string& checkpoint,
+                            const std::function<absl::Status()>& take_over) {
   const absl::StatusOr<RunPosition> started = recovery_.Start(checkpoint);
   if (Stopped(started.status())) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(position_, started);
@@ -48,6 +49,7 @@ absl::Status TrainLoop::Run(const std::string& checkpoint) {
   checkpointer_.StartFrom(checkpoint);
   TANDEM_RETURN_IF_ERROR(RestoreGeneration(checkpoint));
   TANDEM_RETURN_IF_ERROR(RestoreLength(checkpoint));
+  if (take_over) TANDEM_RETURN_IF_ERROR(take_over());
   TANDEM_RETURN_IF_ERROR(Rewind(checkpoint.empty() ? -1 : position_.finished_steps));
   SetLogStep(position_.finished_steps);
   SetLogVersion(position_.version);
@@ -257,7 +259,7 @@ bool TrainLoop::complete() const {
 }
 
 absl::Status TrainLoop::Rewind(int64_t step) {
-  TANDEM_RETURN_IF_ERROR(context_.store.TruncateAfter(step));
+  TANDEM_RETURN_IF_ERROR(context_.store.UndoAfter(step, recovery_.generation()));
   context_.tracker.Rewind(step);
   return validation_.Reload();
 }

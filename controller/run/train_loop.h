@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -40,10 +41,13 @@ class TrainLoop {
             RunControl& control);
 
   // Trains from `checkpoint` (empty: from the model) until all steps are done or the control ends
-  // the run. First runs a validation that the checkpoint's step still lacks; at the end saves a
-  // checkpoint if anything was trained since the last one. Returns any error that a recovery cannot
-  // repair, after saving a last checkpoint of the finished steps if possible.
-  absl::Status Run(const std::string& checkpoint);
+  // the run. `take_over` (may be empty) is called when the workers hold the state of the checkpoint
+  // and nothing can refuse the start any more: before it, nothing in the run directory is changed,
+  // and its error ends the run. First runs a validation that the checkpoint's step still lacks; at
+  // the end saves a checkpoint if anything was trained since the last one. Returns any error that a
+  // recovery cannot repair, after saving a last checkpoint of the finished steps if possible.
+  absl::Status Run(const std::string& checkpoint,
+                   const std::function<absl::Status()>& take_over = {});
 
   // May be called inside RunControl::BetweenSteps and after Run.
   const RunPosition& position() const { return position_; }
@@ -85,7 +89,7 @@ class TrainLoop {
   absl::Status RestoreLength(const std::string& checkpoint);
   // Informs the control and the user if the run now has fewer steps than `before`.
   void TellIfShortened(int64_t before);
-  // Removes records after `step` from the store and the trackers.
+  // Marks records after `step` as undone, in the store and the trackers.
   absl::Status Rewind(int64_t step);
   absl::Status Finish();
 

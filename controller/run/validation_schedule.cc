@@ -3,6 +3,7 @@
 #include "common/base/status.h"
 #include "common/process/fault_injection.h"
 #include "controller/run/evaluation.h"
+#include "controller/store/record_pages.h"
 #include "controller/store/run_store.h"
 
 namespace tandem {
@@ -20,13 +21,11 @@ bool ValidationSchedule::Due() const {
 }
 
 absl::Status ValidationSchedule::Reload() {
-  TANDEM_ASSIGN_OR_RETURN(const auto evaluations, context_.store.ListEvaluations());
   evaluated_.clear();
-  for (const EvaluationRecord& evaluation : evaluations) {
+  return ForEachEvaluation(context_.store, {}, [this](const EvaluationRecord& evaluation) {
     evaluated_.insert(evaluation.step);
     length_.ExpectValidation(absl::Seconds(evaluation.seconds));
-  }
-  return absl::OkStatus();
+  });
 }
 
 absl::Status ValidationSchedule::Validate() {

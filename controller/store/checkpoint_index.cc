@@ -1,13 +1,16 @@
 #include "controller/store/checkpoint_index.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
 #include <utility>
 
+#include <fcntl.h>
 #include <nlohmann/json.hpp>
 
 #include "common/base/disk_refusal.h"
@@ -15,7 +18,6 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
-#include "controller/store/run_file.h"
 
 namespace tandem {
 namespace {
@@ -47,12 +49,25 @@ std::optional<int64_t> ParseStep(const std::string& name) {
   return step;
 }
 
-// All folders step_N in `dir`, complete or not, oldest first.
+// The name that a folder which was being replaced has lost; "" for other folders, and where its
+// successor has got the name.
+std::string LostName(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const std::string ending = std::string(kReplaced) + kTemporary;
+  if (!name.ends_with(ending)) return "";
+  const std::string lost = name.substr(0, name.size() - ending.size());
+  std::error_code error;
+  return fs::exists(path.parent_path() / lost, error) ? "" : lost;
+}
+
+// All folders step_N in `dir`, complete or not, oldest first; one that has lost its name counts.
 std::vector<CheckpointEntry> Folders(const std::string& dir) {
   std::vector<CheckpointEntry> entries;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(dir, error)) {
-    const std::optional<int64_t> step = ParseStep(entry.path().filename().string());
+    const std::string lost = LostName(entry.path());
+    const std::optional<int64_t> step =
+        ParseStep(lost.empty() ? entry.path().filename().string() : lost);
     if (step) entries.push_back({.step = *step, .path = entry.path().string()});
   }
   std::sort(entries.begin(), entries.end(),
@@ -142,10 +157,25 @@ absl::StatusOr<ControllerState> FromJson(const std::string& path, const std::str
 
 }  // namespace
 
-absl::StatusOr<CheckpointIndex> CheckpointIndex::Open(const std::string& dir, int64_t keep) {
+int FolderRenames::Rename(const std::string& from, const std::string& to) const {
+  return std::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+}
+
+int FolderRenames::Exchange(const std::string& a, const std::string& b) const {
+  return renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0 ? 0 : errno;
+}
+
+const FolderRenames& SystemRenames() {
+  static const FolderRenames renames;
+  return renames;
+}
+
+absl::StatusOr<CheckpointIndex> CheckpointIndex::Open(const std::string& dir,
+                                                      int64_t keep,
+                                                      const FolderRenames& renames) {
   TANDEM_RETURN_IF_ERROR(MakeFolder(dir));
   std::error_code error;
-  CheckpointIndex index(dir, keep);
+  CheckpointIndex index(dir, keep, renames);
   std::vector<fs::path> unfinished;
   for (const auto& entry : fs::directory_iterator(dir, error)) {
     if (entry.path().extension() == kTemporary &&
@@ -154,12 +184,10 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::Open(const std::string& dir, in
     }
   }
   for (const fs::path& path : unfinished) {
-    // The process was killed while a repeated step replaced its checkpoint: the old one is still
-    // complete.
-    const std::string name = path.filename().string();
-    const std::string original = dir + "/" + name.substr(0, name.find('.'));
-    if (path.stem().extension() == kReplaced && !fs::exists(original, error)) {
-      fs::rename(path, original, error);
+    // A repeated step was replacing its checkpoint, and did not come to its end: the old one is
+    // still complete.
+    if (const std::string lost = LostName(path); !lost.empty()) {
+      fs::rename(path, path.parent_path() / lost, error);
       continue;
     }
     LogInfo("removing unfinished checkpoint {}", path.string());
@@ -178,6 +206,30 @@ absl::StatusOr<std::string> CheckpointIndex::Begin(int64_t step) {
   return path;
 }
 
+absl::StatusOr<std::string> CheckpointIndex::PutInPlace(const std::string& temporary,
+                                                        const std::string& final_path) const {
+  const auto failed = [&](int error) {
+    return FromError("cannot rename " + temporary, std::error_code(error, std::generic_category()));
+  };
+  std::error_code ignored;
+  if (!fs::exists(final_path, ignored)) {
+    const int error = renames_->Rename(temporary, final_path);
+    return error == 0 ? absl::StatusOr<std::string>("") : failed(error);
+  }
+  // A repeated step replaces its checkpoint, at once where the file system can.
+  const int error = renames_->Exchange(temporary, final_path);
+  if (error == 0) return temporary;
+  if (error != EINVAL && error != ENOSYS && error != ENOTSUP) return failed(error);
+  const std::string replaced = final_path + kReplaced + kTemporary;
+  if (const int first = renames_->Rename(final_path, replaced); first != 0) return failed(first);
+  if (const int second = renames_->Rename(temporary, final_path); second != 0) {
+    // If this fails as well, the old checkpoint is known by its other name (Folders).
+    renames_->Rename(replaced, final_path);
+    return failed(second);
+  }
+  return replaced;
+}
+
 absl::StatusOr<std::string> CheckpointIndex::Commit(int64_t step, ControllerState state) {
   const std::string name = fmt::format("{}{}", kCheckpointPrefix, step);
   const std::string final_path = dir_ + "/" + name;
@@ -192,17 +244,9 @@ absl::StatusOr<std::string> CheckpointIndex::Commit(int64_t step, ControllerStat
   }
   TANDEM_RETURN_IF_ERROR(SyncDirectory(temporary));
 
-  // A repeated step replaces its checkpoint. Between the two renames this step has no checkpoint; a
-  // recovery would use an older one, or Open renames it back.
-  const std::string replaced = final_path + kReplaced + kTemporary;
-  if (fs::exists(final_path, error)) {
-    fs::rename(final_path, replaced, error);
-    if (error) return FromError("cannot replace " + final_path, error);
-  }
-  fs::rename(temporary, final_path, error);
-  if (error) return FromError("cannot rename " + temporary, error);
+  TANDEM_ASSIGN_OR_RETURN(const std::string replaced, PutInPlace(temporary, final_path));
   TANDEM_RETURN_IF_ERROR(SyncDirectory(dir_));
-  fs::remove_all(replaced, error);
+  if (!replaced.empty()) fs::remove_all(replaced, error);
   TANDEM_RETURN_IF_ERROR(WriteFileAtomically(dir_ + "/" + kLatest, name + "\n"));
   Prune();
   return final_path;
@@ -274,27 +318,26 @@ std::optional<int64_t> CheckpointIndex::FinishedStep() const {
   return step >= 0 ? std::optional(step) : std::nullopt;
 }
 
-absl::StatusOr<std::string> CheckpointIndex::SetAside(int64_t step) {
-  // The folder may hold other files of the user: only this index's files are moved, and none is
-  // deleted.
+bool CheckpointIndex::HasAfter(int64_t step) const {
+  const std::vector<CheckpointEntry> entries = Folders(dir_);
+  return !entries.empty() && entries.back().step > step;
+}
+
+absl::Status CheckpointIndex::MoveAfter(int64_t step, const std::string& folder) {
+  if (!HasAfter(step)) return absl::OkStatus();
   std::error_code error;
-  std::vector<fs::path> ours;
-  for (const auto& entry : fs::directory_iterator(dir_, error)) {
-    const std::optional<int64_t> at = ParseStep(entry.path().filename().string());
-    if (at && *at > step) ours.push_back(entry.path());
+  std::vector<fs::path> moved;
+  for (const CheckpointEntry& entry : Folders(dir_)) {
+    if (entry.step > step) moved.emplace_back(entry.path);
   }
-  if (ours.empty()) return "";
-  const std::string previous = UnusedPreviousPath(dir_);
-  if (looks_) return previous;
-  TANDEM_RETURN_IF_ERROR(MakeFolder(previous));
-  for (const char* name : {kFinished, kLatest}) {  // they name a checkpoint that is moved
-    if (fs::exists(fs::path(dir_) / name, error)) ours.emplace_back(fs::path(dir_) / name);
+  for (const char* name : {kLatest, kFinished}) {
+    if (fs::exists(fs::path(dir_) / name, error)) moved.emplace_back(fs::path(dir_) / name);
   }
-  for (const fs::path& path : ours) {
-    fs::rename(path, fs::path(previous) / path.filename(), error);
+  for (const fs::path& path : moved) {
+    fs::rename(path, fs::path(folder) / path.filename(), error);
     if (error) return FromError("cannot move " + path.string() + " aside", error);
   }
-  return previous;
+  return SyncDirectory(dir_);
 }
 
 void CheckpointIndex::Prune() const {

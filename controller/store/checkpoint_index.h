@@ -2,6 +2,8 @@
 //
 //   <dir>/step_12.tmp/   being written by the trainers (SaveState)
 //   <dir>/step_12/       complete: it has a controller_state.json, which lists every file
+//   <dir>/step_12.replaced.tmp/  step_12 until its successor has the name, where the file system
+//                                cannot swap the two
 //   <dir>/finished       the step at which the run finished: all steps, validation, report
 //   <dir>/latest         the name of the newest complete checkpoint, for users and scripts
 #pragma once
@@ -48,16 +50,27 @@ struct FoundCheckpoint {
   std::vector<std::string> left_out;      // newer, incomplete ones: "path: reason"
 };
 
-// Not thread-safe; one object per run. A kill at any moment leaves either the old newest checkpoint
-// or the new one, never a broken one that counts as complete.
+// How folders get other names: a fake of it fails as a disk may. Each returns an errno; 0: done.
+class FolderRenames {
+ public:
+  virtual ~FolderRenames() = default;
+  virtual int Rename(const std::string& from, const std::string& to) const;
+  // Swaps two folders at once. EINVAL, ENOSYS, ENOTSUP: the file system cannot.
+  virtual int Exchange(const std::string& a, const std::string& b) const;
+};
+const FolderRenames& SystemRenames();
+
+// Not thread-safe; one object per run. A kill or a failure at any moment leaves either the old
+// newest checkpoint or the new one, never a broken one that counts as complete.
 class CheckpointIndex {
  public:
   // Creates `dir` and removes folders that a dead process left unfinished. `keep`: the number of
-  // checkpoints that Commit keeps; 0: all.
-  static absl::StatusOr<CheckpointIndex> Open(const std::string& dir, int64_t keep);
-  // Opens without creating, moving or removing anything; `dir` need not exist. SetAside only
-  // returns the path that it would use.
-  static CheckpointIndex OpenReadOnly(const std::string& dir) { return {dir, 0, /*looks=*/true}; }
+  // checkpoints that Commit keeps; 0: all. `renames` must outlive the object.
+  static absl::StatusOr<CheckpointIndex> Open(const std::string& dir,
+                                              int64_t keep,
+                                              const FolderRenames& renames = SystemRenames());
+  // Opens without creating, moving or removing anything; `dir` need not exist.
+  static CheckpointIndex OpenReadOnly(const std::string& dir) { return {dir, 0, SystemRenames()}; }
 
   // Creates an empty step_N.tmp for the trainers to write into, and removes the mark that the run
   // is finished. ResourceExhausted: disk full.
@@ -89,20 +102,25 @@ class CheckpointIndex {
   // The step given to MarkFinished; nullopt if the run is not finished.
   std::optional<int64_t> FinishedStep() const;
 
-  // Moves all checkpoints after `step` (-1: all) to <dir>.previous (or .previous-2 and so on, so
-  // that nothing is replaced) and returns that path; "" if there was nothing to move.
-  absl::StatusOr<std::string> SetAside(int64_t step);
+  // Whether there is a checkpoint after `step` (-1: any), complete or not.
+  bool HasAfter(int64_t step) const;
+  // Moves all checkpoints after `step` (-1: all) to `folder`, which must exist, and then the files
+  // that name one of them. The directory may hold other files of the user, which stay.
+  absl::Status MoveAfter(int64_t step, const std::string& folder);
 
   const std::string& dir() const { return dir_; }
 
  private:
-  CheckpointIndex(std::string dir, int64_t keep, bool looks = false)
-      : dir_(std::move(dir)), keep_(keep), looks_(looks) {}
+  CheckpointIndex(std::string dir, int64_t keep, const FolderRenames& renames)
+      : dir_(std::move(dir)), keep_(keep), renames_(&renames) {}
+  // Gives the finished folder its name. Returns the folder that it has replaced; "": none.
+  absl::StatusOr<std::string> PutInPlace(const std::string& temporary,
+                                         const std::string& final_path) const;
   void Prune() const;
 
   std::string dir_;
   int64_t keep_;
-  bool looks_;
+  const FolderRenames* renames_;
 };
 
 }  // namespace tandem

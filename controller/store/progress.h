@@ -29,10 +29,10 @@ struct RunSummary {
   int64_t restarts = 0;     // of workers
   double seconds = 0;
   std::string checkpoint;  // newest complete one, empty if none
-  // Records of the complete run, including those from before a resume.
-  std::vector<StepRecord> step_records;
-  std::vector<EvaluationRecord> evaluations;
+  std::string report;      // path of the report that was written, empty if none
 };
+
+class RunFigures;
 
 // Called by the train loop's thread, in the order of the events. Must return quickly and cannot
 // fail a run.
@@ -51,7 +51,8 @@ class ProgressSink {
   virtual void OnEvaluation(const EvaluationRecord& record) = 0;
   // One line about a lost worker, a recovery, a checkpoint and so on.
   virtual void OnMessage(const std::string& text) = 0;
-  virtual void OnRunEnd(const RunSummary& summary) = 0;
+  // `figures` are of the complete run, steps from before a resume included.
+  virtual void OnRunEnd(const RunSummary& summary, const RunFigures& figures) = 0;
 };
 
 // Passes the run's events to every sink, and remembers the current phase. The sinks must outlive
@@ -92,8 +93,8 @@ class ProgressRelay final : public ProgressSink {
   void OnMessage(const std::string& text) override {
     for (ProgressSink* sink : sinks_) sink->OnMessage(text);
   }
-  void OnRunEnd(const RunSummary& summary) override {
-    for (ProgressSink* sink : sinks_) sink->OnRunEnd(summary);
+  void OnRunEnd(const RunSummary& summary, const RunFigures& figures) override {
+    for (ProgressSink* sink : sinks_) sink->OnRunEnd(summary, figures);
   }
 
  private:

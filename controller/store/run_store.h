@@ -91,6 +91,8 @@ struct StepRecord {
   std::map<std::string, double> metrics;  // verl's names
   std::vector<PhaseTime> phases;
   std::string finished_at;  // RFC 3339, UTC
+  // The generation that repeated the step, after a recovery went back before it; 0: it is valid.
+  int64_t undone_by = 0;
 };
 
 struct SampleRecord {
@@ -98,6 +100,7 @@ struct SampleRecord {
   int64_t step = 0;
   int64_t group = 0;
   int64_t index = 0;
+  bool texts_kept = true;  // false: the next three are empty, as trainer.steps_with_texts says
   std::string prompt;
   std::string response;
   std::string ground_truth;
@@ -109,8 +112,10 @@ struct SampleRecord {
   std::map<std::string, double> reward_terms;
   // SampleMeta::response_segments: runs of tokens by weight version, in order.
   std::vector<Segment> segments;
-  // The sample's record in SampleStore's file of the step, as an offset in bytes.
+  // The sample's record in SampleStore's file of the step, as an offset in bytes; void if the
+  // sample is undone.
   int64_t token_offset = 0;
+  int64_t undone_by = 0;  // as in StepRecord
 };
 
 // One pass over the validation prompts.
@@ -121,6 +126,7 @@ struct EvaluationRecord {
   int64_t samples = 0;
   std::map<std::string, double> metrics;  // val-core/..., val/reward/mean
   double seconds = 0;
+  int64_t undone_by = 0;  // as in StepRecord
 };
 
 struct RunInfo {
@@ -152,30 +158,59 @@ struct SampleRecordPage {
   int64_t total = 0;
 };
 
-// The index of a run: records of its steps, samples and evaluations. Thread-safe: the train loop
-// writes while API calls read. Rows are durable when a call returns; recording a step again (when
-// it is repeated after a failure) replaces its rows.
-class RunStore {
- public:
-  virtual ~RunStore() = default;
+// Which steps to read: those from first_step to last_step, the newest of them if there are limits.
+struct StepQuery {
+  int64_t first_step = 0;
+  int64_t last_step = 0;  // 0: to the newest
+  int64_t limit = 0;      // records; 0: all
+  // Of metrics and ledgers in the store; reached or exceeded by the last record. 0: no limit.
+  int64_t max_bytes = 0;
+  bool undone = false;  // those that recoveries have undone, in place of the valid ones
+  bool workers = true;  // with the ledgers of their phases
+};
 
+// Which samples of a step to read, in order of sample id.
+struct SampleQuery {
+  int64_t step = 0;
+  int64_t limit = 0;  // 0: all
+  int64_t offset = 0;
+  int64_t max_bytes = 0;  // of texts; reached or exceeded by the last record. 0: no limit
+  int64_t undone_by = 0;  // not 0: those that this generation has undone, not the valid ones
+};
+
+struct EvaluationQuery {
+  int64_t first_step = 0;
+  int64_t limit = 0;    // the first so many; 0: all
+  bool undone = false;  // as in StepQuery
+};
+
+// Reads the records of a run: its steps, samples and evaluations. Thread-safe.
+class RunRecords {
+ public:
+  virtual ~RunRecords() = default;
+
+  // In ascending order. With limits, a step of which several records are undone comes with all of
+  // them.
+  virtual absl::StatusOr<std::vector<StepRecord>> ListSteps(const StepQuery& query) = 0;
+  virtual absl::StatusOr<SampleRecordPage> ListSamples(const SampleQuery& query) = 0;
+  // In ascending order.
+  virtual absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations(
+      const EvaluationQuery& query) = 0;
+};
+
+// The records of a run that goes on: the train loop writes while API calls read. Rows are durable
+// when a call returns. Recording a step again (with the time of its checkpoint) replaces its rows.
+class RunStore : public RunRecords {
+ public:
   virtual absl::Status RecordRun(const RunInfo& info) = 0;
   virtual absl::Status RecordStep(const StepRecord& step) = 0;
   // Records all samples of one step, in order of sample id.
   virtual absl::Status RecordSamples(int64_t step, const std::vector<SampleRecord>& samples) = 0;
   virtual absl::Status RecordEvaluation(const EvaluationRecord& evaluation) = 0;
-  // Deletes all rows after `step`, from which a run resumes.
-  virtual absl::Status TruncateAfter(int64_t step) = 0;
-
-  // Returns the newest `limit` (0: all) of the steps from first_step to last_step (0: the newest),
-  // in ascending order.
-  virtual absl::StatusOr<std::vector<StepRecord>> ListSteps(int64_t first_step,
-                                                            int64_t last_step,
-                                                            int64_t limit) = 0;
-  virtual absl::StatusOr<SampleRecordPage> ListSamples(int64_t step,
-                                                       int64_t limit,
-                                                       int64_t offset) = 0;
-  virtual absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations() = 0;
+  // Marks all rows after `step` as undone: the trainers' group number `generation`, which is larger
+  // than that of any call before, repeats them. They stay readable by queries that ask for undone
+  // ones.
+  virtual absl::Status UndoAfter(int64_t step, int64_t generation) = 0;
 };
 
 }  // namespace tandem

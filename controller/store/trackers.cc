@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -48,31 +49,54 @@ absl::Status JsonlTracker::Flush() {
   return file_.Flush();
 }
 
-void JsonlTracker::Rewind(int64_t step) {
-  const MutexLock lock(file_mutex_);
-  const auto report = [&] {
-    LogWarn("cannot rewrite {}: what it has of steps after {} stays", path_, step);
-  };
-  const std::string kept_path = path_ + ".kept";
-  {
-    std::ifstream old(path_);
-    std::ofstream kept(kept_path, std::ios::trunc);
-    for (std::string line; std::getline(old, line);) {
-      const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-      const bool whole = json.is_object() && json.contains("step") && json["step"].is_number();
-      if (whole && json["step"].get<int64_t>() <= step) kept << line << '\n';
-    }
-    kept.flush();
-    if (!kept) return report();  // the old file is unchanged
-  }
-  // The file is made durable before the rename, so that even after a power failure the name refers
-  // to the complete old file or to the complete new one.
-  const int fd = open(kept_path.c_str(), O_WRONLY | O_CLOEXEC);
+std::string JsonlTracker::UndonePath(const std::string& path) {
+  return std::filesystem::path(path).replace_extension(".undone.jsonl").string();
+}
+
+namespace {
+
+// So that even after a power failure the file has what was written.
+bool MakeDurable(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   const bool durable = fd >= 0 && fsync(fd) == 0;
   if (fd >= 0) close(fd);
-  if (!durable) return report();
-  file_.Close();
-  if (std::rename(kept_path.c_str(), path_.c_str()) != 0) report();
+  return durable;
+}
+
+// Copies each line of the file to `kept` or, if its step is after `step`, to `undone_path`, a file
+// that is made for the first such line. False: something could not be written.
+bool DivideLines(const std::string& path,
+                 int64_t step,
+                 const std::string& kept_path,
+                 const std::string& undone_path) {
+  std::ifstream old(path);
+  std::ofstream kept(kept_path, std::ios::trunc), undone;
+  for (std::string line; std::getline(old, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const bool whole = json.is_object() && json.contains("step") && json["step"].is_number();
+    if (!whole) continue;
+    const bool valid = json["step"].get<int64_t>() <= step;
+    if (!valid && !undone.is_open()) undone.open(undone_path, std::ios::app);
+    (valid ? kept : undone) << line << '\n';
+  }
+  kept.flush();
+  if (!kept || !MakeDurable(kept_path)) return false;
+  if (!undone.is_open()) return true;
+  undone.flush();
+  return undone && MakeDurable(undone_path);
+}
+
+}  // namespace
+
+void JsonlTracker::Rewind(int64_t step) {
+  const MutexLock lock(file_mutex_);
+  // Only once all lines are safe in one of two other files does the file change.
+  const std::string kept_path = path_ + ".kept";
+  if (DivideLines(path_, step, kept_path, UndonePath(path_))) {
+    file_.Close();
+    if (std::rename(kept_path.c_str(), path_.c_str()) == 0) return;
+  }
+  LogWarn("cannot rewrite {}: what it has of steps after {} stays", path_, step);
 }
 
 }  // namespace tandem

@@ -25,8 +25,8 @@ class Tracker {
   virtual ~Tracker() = default;
 
   virtual void Log(int64_t step, const Metrics& metrics) = 0;
-  // Discards records of steps after `step`, which were logged by an earlier process or before a
-  // recovery went back. -1: discards all.
+  // Marks records of steps after `step` as undone: they were logged by an earlier process, or
+  // before a recovery went back. -1: all.
   virtual void Rewind(int64_t step) = 0;
   // Passes all data that is buffered or held back to the operating system. A disk's refusal
   // (disk_refusal.h) is the only error, and loses nothing.
@@ -38,6 +38,10 @@ class FanoutTracker : public Tracker {
  public:
   explicit FanoutTracker(std::vector<std::unique_ptr<Tracker>> trackers)
       : trackers_(std::move(trackers)) {}
+
+  // Replaces the trackers. For a run whose files exist only once its workers are up; no other
+  // thread may use the object yet.
+  void Use(std::vector<std::unique_ptr<Tracker>> trackers) { trackers_ = std::move(trackers); }
 
   void Log(int64_t step, const Metrics& metrics) override {
     for (const auto& tracker : trackers_) tracker->Log(step, metrics);
@@ -52,7 +56,7 @@ class FanoutTracker : public Tracker {
   }
 
  private:
-  const std::vector<std::unique_ptr<Tracker>> trackers_;
+  std::vector<std::unique_ptr<Tracker>> trackers_;
 };
 
 // verl's console line: "step:3 - actor/lr:1e-06 - ...".
@@ -78,9 +82,13 @@ class JsonlTracker : public Tracker {
   explicit JsonlTracker(std::string path);
 
   void Log(int64_t step, const Metrics& metrics) override;
-  // Rewrites the file without lines of later steps and without an incomplete line left by a kill.
+  // Moves lines of later steps to the end of UndonePath, and drops an incomplete line left by a
+  // kill. A process that is killed meanwhile may leave them in both files.
   void Rewind(int64_t step) override;
   absl::Status Flush() override;
+
+  // "metrics.undone.jsonl" for "metrics.jsonl".
+  static std::string UndonePath(const std::string& path);
 
  private:
   const std::string path_;

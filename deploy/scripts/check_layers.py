@@ -136,6 +136,7 @@ INSIDE = {
     "controller/partial_rollout": ["controller/partial_rollout/buffer"],
     "controller/reward/scorers": ["controller/reward"],
     "controller/store/disk": ["controller/store"],
+    "controller/store/sqlite": ["controller/store"],
     "trainer_worker/losses/policy": ["trainer_worker/losses"],
 }
 # One line for a reader of docs/explanation/architecture.md about each room.

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "controller/store/sqlite/run_reader.h"
 #include "tests/e2e/recovery.h"
 #include "tests/support/text.h"
 
@@ -96,6 +97,22 @@ TEST_CASE("a replayed step is tracked once") {
   REQUIRE(code == 0);
   REQUIRE(rig.FaultFired());
   REQUIRE(LinesOfSteps(rig) == std::map<int64_t, int>{{1, 1}, {2, 1}, {3, 1}, {4, 1}});
+
+  // What was undone is not lost: it names the generation that made the steps again.
+  const auto records = SqliteRunReader::Open(rig.run_dir() + "/run.db").value();
+  REQUIRE(records->ListSteps({}).value().size() == 4);
+  const auto undone = records->ListSteps({.undone = true}).value();
+  REQUIRE(undone.size() == 1);
+  REQUIRE(undone[0].step == 3);
+  REQUIRE(undone[0].undone_by == 2);
+  const auto samples = records->ListSamples({.step = 3, .undone_by = 2}).value();
+  REQUIRE(samples.total > 0);
+  REQUIRE(samples.total == records->ListSamples({.step = 3}).value().total);
+  const auto line = nlohmann::json::parse(rig.RunFile("metrics.undone.jsonl"));
+  REQUIRE(line.at("step") == 3);
+  // Both attempts trained on the same samples.
+  REQUIRE(line.at("data").at("critic/rewards/mean") ==
+          rig.Metrics().at(3).at("critic/rewards/mean"));
 }
 
 TEST_CASE("an incomplete checkpoint is refused, with the file and the remedy") {

@@ -96,21 +96,33 @@ class MemoryRunStore : public RunStore {
     evaluations.push_back(evaluation);
     return absl::OkStatus();
   }
-  absl::Status TruncateAfter(int64_t step) override {
-    steps.erase(steps.upper_bound(step), steps.end());
+  absl::Status UndoAfter(int64_t step, int64_t generation) override {
+    for (auto record = steps.upper_bound(step); record != steps.end();) {
+      record->second.undone_by = generation;
+      undone.push_back(std::move(record->second));
+      record = steps.erase(record);
+    }
     std::erase_if(evaluations, [step](const auto& record) { return record.step > step; });
     return absl::OkStatus();
   }
-  absl::StatusOr<std::vector<StepRecord>> ListSteps(int64_t, int64_t, int64_t) override {
+  absl::StatusOr<std::vector<StepRecord>> ListSteps(const StepQuery& query) override {
+    if (query.undone) return undone;
     std::vector<StepRecord> list;
     for (const auto& [number, step] : steps) list.push_back(step);
     return list;
   }
-  absl::StatusOr<SampleRecordPage> ListSamples(int64_t step, int64_t, int64_t) override {
-    return SampleRecordPage{.samples = samples[step],
-                            .total = static_cast<int64_t>(samples[step].size())};
+  absl::StatusOr<SampleRecordPage> ListSamples(const SampleQuery& query) override {
+    return SampleRecordPage{.samples = samples[query.step],
+                            .total = static_cast<int64_t>(samples[query.step].size())};
   }
-  absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations() override { return evaluations; }
+  absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations(
+      const EvaluationQuery& query) override {
+    std::vector<EvaluationRecord> list;
+    for (const EvaluationRecord& evaluation : evaluations) {
+      if (evaluation.step >= query.first_step) list.push_back(evaluation);
+    }
+    return list;
+  }
   std::vector<double> Advantages(int64_t step) const {
     std::vector<double> values;
     for (const SampleRecord& sample : samples.at(step)) values.push_back(sample.advantage);
@@ -118,6 +130,7 @@ class MemoryRunStore : public RunStore {
   }
 
   std::map<int64_t, StepRecord> steps;
+  std::vector<StepRecord> undone;
   std::map<int64_t, std::vector<SampleRecord>> samples;
   std::vector<EvaluationRecord> evaluations;
 };
@@ -146,7 +159,7 @@ class RecordingProgress : public ProgressSink {
   void OnStep(const StepRecord&) override {}
   void OnEvaluation(const EvaluationRecord&) override {}
   void OnMessage(const std::string& text) override { messages.push_back(text); }
-  void OnRunEnd(const RunSummary&) override {}
+  void OnRunEnd(const RunSummary&, const RunFigures&) override {}
 
   std::vector<std::string> phases, messages;
   std::vector<LogProbSummary> comparisons;

@@ -35,21 +35,18 @@ class WaitingRunStore final : public RunStore {
   absl::Status RecordEvaluation(const EvaluationRecord& evaluation) override {
     return wait_.Until(need_, [&] { return store_->RecordEvaluation(evaluation); });
   }
-  absl::Status TruncateAfter(int64_t step) override {
-    return wait_.Until(need_, [&] { return store_->TruncateAfter(step); });
+  absl::Status UndoAfter(int64_t step, int64_t generation) override {
+    return wait_.Until(need_, [&] { return store_->UndoAfter(step, generation); });
   }
-  absl::StatusOr<std::vector<StepRecord>> ListSteps(int64_t first_step,
-                                                    int64_t last_step,
-                                                    int64_t limit) override {
-    return store_->ListSteps(first_step, last_step, limit);
+  absl::StatusOr<std::vector<StepRecord>> ListSteps(const StepQuery& query) override {
+    return store_->ListSteps(query);
   }
-  absl::StatusOr<SampleRecordPage> ListSamples(int64_t step,
-                                               int64_t limit,
-                                               int64_t offset) override {
-    return store_->ListSamples(step, limit, offset);
+  absl::StatusOr<SampleRecordPage> ListSamples(const SampleQuery& query) override {
+    return store_->ListSamples(query);
   }
-  absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations() override {
-    return store_->ListEvaluations();
+  absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations(
+      const EvaluationQuery& query) override {
+    return store_->ListEvaluations(query);
   }
 
  private:

@@ -320,8 +320,14 @@ TEST_CASE("TandemService drives a run over the API", "[services]") {
   REQUIRE(Call(*stub, &Stub::ListSteps, v1::ListStepsRequest(), &steps).ok());
   REQUIRE(steps.steps_size() == 1);
   REQUIRE(steps.steps(0).metrics().at("critic/rewards/mean") == 0.5);
-  v1::ListSamplesRequest list;
-  list.set_step(1);
+  REQUIRE(steps.steps(0).undone_by() == 0);
+  run.store.undone = {{.step = 2, .undone_by = 7}};
+  v1::ListStepsRequest of_undone;
+  of_undone.set_undone(true);
+  REQUIRE(Call(*stub, &Stub::ListSteps, of_undone, &steps).ok());
+  REQUIRE(steps.steps_size() == 1);
+  REQUIRE(steps.steps(0).undone_by() == 7);
+  v1::ListSamplesRequest list;  // of the newest step
   v1::ListSamplesResponse page;
   REQUIRE(Call(*stub, &Stub::ListSamples, list, &page).ok());
   REQUIRE(page.total() == 8);
@@ -335,6 +341,15 @@ TEST_CASE("TandemService drives a run over the API", "[services]") {
   REQUIRE(Call(*stub, &Stub::ListSamples, list, &page).ok());
   REQUIRE(page.total() == 8);
   REQUIRE(page.samples_size() == 2);
+  // A message has at most 4 MiB, also with a sample that alone has more.
+  run.store.samples.at(1)[0].prompt.assign(5 << 20, 'p');
+  run.store.samples.at(1)[0].response = std::string((3 << 18) - 1, 'r') + "é";
+  REQUIRE(Call(*stub, &Stub::ListSamples, list, &page).ok());
+  REQUIRE(page.ByteSizeLong() <= 4 << 20);
+  REQUIRE(page.samples(0).texts_cut());
+  REQUIRE(page.samples(0).prompt().size() == 3 << 18);
+  // Cut before the character that would be split.
+  REQUIRE(page.samples(0).response() == std::string((3 << 18) - 1, 'r'));
 
   v1::StopResponse stopped;
   REQUIRE(Call(*stub, &Stub::Stop, v1::StopRequest(), &stopped).ok());

@@ -38,6 +38,11 @@ class FakeApi final : public v1::TandemService::Service {
   grpc::Status ListSteps(grpc::ServerContext*,
                          const v1::ListStepsRequest* request,
                          v1::ListStepsResponse* reply) override {
+    if (request->undone()) {
+      if (request->last_step() == 0) reply->add_steps()->set_step(2);
+      if (request->last_step() == 0) reply->mutable_steps(0)->set_undone_by(7);
+      return grpc::Status::OK;
+    }
     for (int64_t s = request->first_step(); s <= request->last_step(); ++s) {
       v1::StepRecord* const step = reply->add_steps();
       step->set_step(s);
@@ -89,9 +94,20 @@ TEST_CASE("ApiCommands shows status and the samples of the newest step", "[ctl][
   ApiCommands api = f.Connect();
   REQUIRE(api.ShowStatus().ok());
   REQUIRE(f.Printed("run fake"));
-  REQUIRE(api.Samples(0, 10, 0, 40).ok());
+  REQUIRE(api.Samples({.width = 40}).ok());
   REQUIRE(f.Printed("9 + 4 = 13"));
-  REQUIRE(api.Samples(8, 10, 0, 40).code() == absl::StatusCode::kNotFound);
+  REQUIRE(api.Samples({.step = 8}).code() == absl::StatusCode::kNotFound);
+}
+
+TEST_CASE("ApiCommands shows steps that were undone, and who repeated them", "[ctl][api]") {
+  ApiCommandsFixture f;
+  ApiCommands api = f.Connect();
+  REQUIRE(api.Steps(1, 0, /*undone=*/true).ok());
+  REQUIRE(f.Printed("generation 7"));
+  REQUIRE(api.Steps(1, 1, /*undone=*/true).ok());
+  REQUIRE(f.Printed("no step was undone"));
+  const absl::Status none = api.Samples({.step = 8, .undone_by = 5});
+  REQUIRE(none.code() == absl::StatusCode::kNotFound);
 }
 
 TEST_CASE("ApiCommands shows the newest step's partial rollout beside the status", "[ctl][api]") {

@@ -1,6 +1,7 @@
 #include "controller/cli/memory_command.h"
 
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include <catch2/catch.hpp>
@@ -8,7 +9,7 @@
 
 #include "common/net/worker_codec.h"
 #include "controller/plan/memory_plan.h"
-#include "controller/store/sqlite_run_store.h"
+#include "controller/store/sqlite/sqlite_run_store.h"
 #include "tandem/v1/controller.pb.h"
 #include "tests/support/temp_dir.h"
 
@@ -89,6 +90,15 @@ TEST_CASE("Before the first step the ledgers of now are shown", "[ctl][memory]")
   REQUIRE(PrintMemory(memory, {}, out).ok());
   REQUIRE(out.str().find("no step is finished") != std::string::npos);
   REQUIRE(out.str().find("come with the first finished step") != std::string::npos);
+}
+
+TEST_CASE("Memory of a directory whose run.db is none is refused with what to do",
+          "[ctl][memory]") {
+  const testing::TempDir dir;
+  std::ofstream(dir.path() / "run.db") << std::string(4096, 'x');
+  const absl::Status status = MemoryOfRun(dir.path().string(), 0).status();
+  REQUIRE(status.code() == absl::StatusCode::kDataLoss);
+  REQUIRE(std::string(status.message()).find("bring back a copy of it") != std::string::npos);
 }
 
 TEST_CASE("Memory of a run that has ended comes from its store", "[ctl][memory]") {

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "controller/report/run_figures.h"
 #include "controller/store/run_store.h"
 #include "tests/support/text.h"
 
@@ -107,10 +108,8 @@ TEST_CASE("ConsoleProgress shows rounds and what is carried, and no rate without
   step.metrics[kRounds] = 0;
   screen.progress.OnStep(step);
   REQUIRE(Has(screen.Text(), "  gen - tok/s  0 rounds, 5 groups carried"));
-  RunSummary summary;
-  summary.step_records = {step};
-  summary.step_records[0].metrics[kTailShare] = 0.5;
-  screen.progress.OnRunEnd(summary);
+  step.metrics[kTailShare] = 0.5;
+  screen.progress.OnRunEnd({}, {step});
   REQUIRE(Has(screen.Text(), "\npartial rollout: 0 rounds in 1 step, "));
   // Once.
   const std::string text = screen.Text();
@@ -128,12 +127,12 @@ TEST_CASE("ConsoleProgress redraws one bar on a terminal", "[report][console]") 
 TEST_CASE("ConsoleProgress counts the updates that were skipped", "[report][console]") {
   for (const int skipped : {0, 1, 2}) {
     Screen screen(false);
-    RunSummary summary;
+    std::vector<StepRecord> steps;
     for (int64_t step = 1; step <= 3; ++step) {
-      summary.step_records.push_back(MakeProgressStep(step));
-      if (step <= skipped) summary.step_records.back().metrics[kSkippedUpdates] = 1;
+      steps.push_back(MakeProgressStep(step));
+      if (step <= skipped) steps.back().metrics[kSkippedUpdates] = 1;
     }
-    screen.progress.OnRunEnd(summary);
+    screen.progress.OnRunEnd({}, steps);
     REQUIRE(Has(screen.Text(), "skipped") == (skipped > 0));
     if (skipped == 2) REQUIRE(Has(screen.Text(), "2 updates were skipped"));
   }
@@ -142,10 +141,9 @@ TEST_CASE("ConsoleProgress counts the updates that were skipped", "[report][cons
 TEST_CASE("ConsoleProgress ends with what a long tail of generation costs", "[report][console]") {
   for (const double share : {0.05, 0.5}) {
     Screen screen(false);
-    RunSummary summary;
-    summary.step_records = {MakeProgressStep(1)};
-    summary.step_records[0].metrics[kTailShare] = share;
-    screen.progress.OnRunEnd(summary);
+    StepRecord step = MakeProgressStep(1);
+    step.metrics[kTailShare] = share;
+    screen.progress.OnRunEnd({}, {step});
     REQUIRE(Has(screen.Text(), "left 50 % of the slots empty\n") == (share > 0.2));
   }
 }
@@ -159,10 +157,10 @@ TEST_CASE("ConsoleProgress counts to the end of a run that became shorter, and e
   screen.progress.OnStep(MakeProgressStep(1, 5));
   REQUIRE(Has(screen.Text(), "step 1/10"));
   REQUIRE(Has(screen.Text(), "ETA 45.0 s"));
-  RunSummary summary{.completed = true, .steps = 10};
-  summary.evaluations = {{.step = 0, .prompts = 80, .metrics = {{kValRewardMean, 0.1}}},
+  RunFigures figures;
+  figures.evaluations = {{.step = 0, .prompts = 80, .metrics = {{kValRewardMean, 0.1}}},
                          {.step = 10, .prompts = 80, .metrics = {{kValRewardMean, 0.15}}}};
-  screen.progress.OnRunEnd(summary);
+  screen.progress.OnRunEnd({.completed = true, .steps = 10}, figures);
   INFO(screen.Text());
   REQUIRE(Has(screen.Text(), "less than the 0.08 expected"));
 }
@@ -172,7 +170,7 @@ TEST_CASE("ConsoleProgress tells a resumed run's own steps from all", "[report][
     Screen screen(false);
     screen.progress.OnRunStart(
         {.run_id = "r", .run_dir = "d", .total_steps = 5, .first_step = first});
-    screen.progress.OnRunEnd({.completed = true, .steps = 5, .seconds = 20});
+    screen.progress.OnRunEnd({.completed = true, .steps = 5, .seconds = 20}, {});
     INFO(screen.Text());
     REQUIRE(Has(screen.Text(), first == 0
                                    ? "completed after 5 steps in 20.0 s"
@@ -188,12 +186,21 @@ TEST_CASE("ConsoleProgress ends with curve, phases and places", "[report][consol
   summary.error = "trainer 1 was lost";
   summary.steps = 2;
   summary.checkpoint = "runs/r/checkpoints/step_2";
-  summary.step_records = {MakeProgressStep(1), MakeProgressStep(2)};
-  screen.progress.OnRunEnd(summary);
+  summary.report = "runs/r/report.html";
+  screen.progress.OnRunEnd(summary, {MakeProgressStep(1), MakeProgressStep(2)});
   const std::string text = screen.Text();
   REQUIRE(Has(text, "▁█"));
   REQUIRE(Has(text, "peak memory"));
   REQUIRE(Has(text, "failed: trainer 1 was lost"));
   REQUIRE(Has(text, "runs/r/report.html"));
   REQUIRE(Has(text, "checkpoints/step_2"));
+}
+
+TEST_CASE("ConsoleProgress names no file that the run did not write", "[report][console]") {
+  Screen screen(false);
+  screen.progress.OnRunEnd({.error = "no worker came"}, {});
+  const std::string text = screen.Text();
+  REQUIRE(Has(text, "failed: no worker came"));
+  REQUIRE_FALSE(Has(text, "report"));
+  REQUIRE_FALSE(Has(text, "run.db"));
 }

@@ -19,7 +19,7 @@ TEST_CASE("HtmlReport is one page without outside files and escapes texts", "[re
   step.step = 1;
   step.metrics[kRewardMean] = 0.5;
   step.phases = {{"train", 2.0, 1 << 20}};
-  input.summary.step_records = {step};
+  input.figures = {step};
   SampleRecord sample;
   sample.response = "<script>alert(1)</script>";
   input.last_samples = {sample};
@@ -34,10 +34,10 @@ TEST_CASE("HtmlReport is one page without outside files and escapes texts", "[re
 
 TEST_CASE("HtmlReport compares the first validation with the last", "[report][html]") {
   ReportInput input;
-  input.summary.evaluations.resize(2);
-  input.summary.evaluations[1].step = 7;
-  input.summary.evaluations[0].metrics = {{"val-core/a<b/reward/mean@2", 0.25}};
-  input.summary.evaluations[1].metrics = {{"val-core/a<b/reward/mean@2", 0.5},
+  input.figures.evaluations.resize(2);
+  input.figures.evaluations[1].step = 7;
+  input.figures.evaluations[0].metrics = {{"val-core/a<b/reward/mean@2", 0.25}};
+  input.figures.evaluations[1].metrics = {{"val-core/a<b/reward/mean@2", 0.5},
                                           {"val-core/a<b/reward/best@2/mean", 0.75}};
   const std::string html = HtmlReport(input);
   REQUIRE(Has(html, "<tr><td>a&lt;b reward</td><td>mean@2</td><td>0.25</td><td>0.5</td></tr>"));
@@ -48,4 +48,16 @@ TEST_CASE("SvgLines copes with no points, one point and NaN", "[report][svg]") {
   REQUIRE(Has(SvgLines("t", {{"s", {}}}), "<svg"));
   REQUIRE_FALSE(Has(SvgLines("t", {{"s", {{1, 2}}}}), "nan"));
   REQUIRE_FALSE(Has(SvgLines("t", {{"s", {{1, std::nan("")}, {2, 3}}}}), "nan"));
+}
+
+TEST_CASE("HtmlReport names the steps that were undone", "[report][html]") {
+  ReportInput input;
+  REQUIRE_FALSE(Has(HtmlReport(input), "undone"));
+  for (int64_t step = 1; step <= 40; ++step) {
+    input.figures.AddUndone({.step = step, .undone_by = 7});
+  }
+  REQUIRE(Has(HtmlReport(input),
+              "40 steps were undone by recoveries and made again (tandemctl steps --undone): step "
+              "1 by generation 7, 2 by generation 7"));
+  REQUIRE(Has(HtmlReport(input), "32 by generation 7 and 8 more"));
 }

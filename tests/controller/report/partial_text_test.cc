@@ -108,10 +108,10 @@ TEST_CASE("HtmlReport shows partial rollout where there was some, in place of a 
           "[report][html][partial]") {
   ReportInput input;
   input.info.max_response_tokens = 64;
-  input.summary.step_records = {StepWithout(0.5)};
+  input.figures = {StepWithout(0.5)};
   REQUIRE(Has(HtmlReport(input), "the tail of generation left 50 % of the slots empty</p>"));
   REQUIRE_FALSE(Has(HtmlReport(input), "<h2>Partial rollout"));
-  input.summary.step_records = TwoSteps();
+  input.figures = TwoSteps();
   const std::string html = HtmlReport(input);
   REQUIRE(Has(html, "<h2>Partial rollout</h2><p>partial rollout: 3 rounds + 1 during"));
   REQUIRE(Has(html, "tokens of older weights"));

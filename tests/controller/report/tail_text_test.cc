@@ -69,7 +69,7 @@ TEST_CASE("TailText is silent about a short tail and steps without one", "[repor
 TEST_CASE("HtmlReport says what the tail cost", "[report][html]") {
   ReportInput input;
   input.info.max_response_tokens = 64;
-  input.summary.step_records = {TailStep(0.4, 6, 5)};
+  input.figures = {TailStep(0.4, 6, 5)};
   const std::string html = HtmlReport(input);
   REQUIRE(html.find("max_tokens_per_round=32 would have saved 6.00 s (30 %)") != std::string::npos);
 }

@@ -90,6 +90,16 @@ struct ResumePointFolder {
     return ChooseResumePoint(*Load(overrides), {.total_steps = total_steps, .launch_id = launch_id},
                              index);
   }
+  // What a start chooses whose workers come up: it takes the folder over.
+  absl::StatusOr<ResumePoint> Start(const std::vector<std::string>& overrides = {},
+                                    const std::string& launch_id = "") const {
+    absl::StatusOr<ResumePoint> point = Choose(overrides, launch_id);
+    if (!point.ok()) return point;
+    CheckpointIndex index = Index();
+    REQUIRE(EarlierRun(run_dir.string(), index, point->set_aside, point->step).Move().ok());
+    REQUIRE(ClaimForLaunch(run_dir.string(), launch_id).ok());
+    return point;
+  }
 
   testing::TempDir dir;
   fs::path run_dir;
@@ -176,6 +186,10 @@ TEST_CASE("Only a run that is marked finished starts anew", "[resume]") {
   const auto anew = f.Choose();
   REQUIRE(anew->checkpoint.empty());
   REQUIRE(Has(anew->note, "had finished its 50 steps"));
+  // The start may still fail.
+  REQUIRE(f.Index().FinishedStep() == 50);
+  REQUIRE_FALSE(fs::exists(f.run_dir / "checkpoints.previous"));
+  REQUIRE(Has(f.Start()->note, "had finished its 50 steps"));
   REQUIRE(fs::exists(f.run_dir / "checkpoints.previous" / "step_50"));
   REQUIRE(fs::exists(f.run_dir / "checkpoints.previous" / "finished"));
   REQUIRE(f.Choose()->note.empty());
@@ -214,8 +228,9 @@ TEST_CASE("A dry run tells where a start would begin, and moves nothing", "[resu
   REQUIRE(f.Index().MarkFinished(50).ok());
   for (const std::string& text : {said({}), said({"trainer.resume_mode=disable"})}) {
     INFO(text);
-    REQUIRE(Has(text, "starting over; its checkpoints were moved to " +
-                          (f.run_dir / "checkpoints.previous").string()));
+    REQUIRE(Has(text, "starting over; its checkpoints and records move to " +
+                          (f.run_dir / "checkpoints.previous").string() +
+                          " once the workers are up"));
   }
   REQUIRE(Has(said({}, 60), "resuming from " + last));
   REQUIRE_FALSE(fs::exists(f.run_dir / "checkpoints.previous"));
@@ -285,15 +300,22 @@ TEST_CASE("A restart goes on from its own checkpoint, whatever the resume mode",
   f.Save(10);
   const std::vector<std::string> disable = {"trainer.resume_mode=disable"};
   // The first start of a launch does as it is told, also if it died before it could say so.
-  REQUIRE(f.Choose(disable, "launch-1")->checkpoint.empty());
+  REQUIRE(f.Choose(disable, "launch-1")->set_aside == SetAside::kWholeRun);
+  REQUIRE(f.Start(disable, "launch-1")->checkpoint.empty());
   REQUIRE_FALSE(fs::exists(f.run_dir / "checkpoints" / "step_10"));
-  REQUIRE(f.Choose(disable, "launch-1")->checkpoint.empty());  // nothing saved yet
+  std::ofstream(f.run_dir / "run.db") << "the launch's own records";
+  const auto again = f.Start(disable, "launch-1");  // nothing saved yet
+  REQUIRE(again->checkpoint.empty());
+  REQUIRE(again->set_aside == SetAside::kNothing);
+  REQUIRE(again->note.empty());
+  REQUIRE(fs::exists(f.run_dir / "run.db"));
   const std::string own = f.Save(5);
   REQUIRE(f.Choose(disable, "launch-1")->checkpoint == own);
   REQUIRE(f.Choose(disable, "launch-1")->step == 5);
   // The user's own next start is another launch.
-  REQUIRE(f.Choose(disable, "launch-2")->checkpoint.empty());
+  REQUIRE(f.Start(disable, "launch-2")->checkpoint.empty());
   REQUIRE_FALSE(fs::exists(own));
+  REQUIRE_FALSE(fs::exists(f.run_dir / "run.db"));
 }
 
 TEST_CASE("A restart of a run that began from a path goes on from its own checkpoint", "[resume]") {
@@ -303,7 +325,7 @@ TEST_CASE("A restart of a run that began from a path goes on from its own checkp
   f.Save(20);  // of another run in this folder
   const std::vector<std::string> from = {"trainer.resume_mode=resume_path",
                                          "trainer.resume_from_path=" + start};
-  REQUIRE(f.Choose(from, "launch-1")->checkpoint == start);
+  REQUIRE(f.Start(from, "launch-1")->checkpoint == start);
   REQUIRE(fs::exists(f.run_dir / "checkpoints.previous" / "step_20"));
   REQUIRE(f.Choose(from, "launch-1")->checkpoint == start);  // nothing saved yet
   const std::string own = f.Save(8);
@@ -316,9 +338,9 @@ TEST_CASE("Going back to a checkpoint of the same folder sets the later ones asi
   f.Save(10);
   const std::vector<std::string> from = {"trainer.resume_mode=resume_path",
                                          "trainer.resume_from_path=" + early};
-  const auto point = f.Choose(from);
+  const auto point = f.Start(from);
   REQUIRE(point->checkpoint == early);
-  REQUIRE(Has(point->note, "checkpoints of later steps are in"));
+  REQUIRE(Has(point->note, "checkpoints of later steps move to"));
   REQUIRE(fs::exists(early));
   REQUIRE(fs::exists(f.run_dir / "checkpoints.previous" / "step_10"));
   REQUIRE(f.Choose()->checkpoint == early);
@@ -380,7 +402,7 @@ TEST_CASE("Checkpoints of which none is whole are no reason to start anew", "[re
     REQUIRE(Has(message, first + " is no complete checkpoint: it has no controller_state.json"));
     REQUIRE(Has(message, "trainer.resume_mode=disable"));
   }
-  REQUIRE(f.Choose({"trainer.resume_mode=disable"})->checkpoint.empty());
+  REQUIRE(f.Start({"trainer.resume_mode=disable"})->checkpoint.empty());
   REQUIRE(fs::exists(f.run_dir / "checkpoints.previous" / "step_10"));
 }
 

@@ -1,7 +1,11 @@
 #include "controller/store/checkpoint_index.h"
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -116,6 +120,95 @@ TEST_CASE("A kill between the two renames of a replaced checkpoint brings the ol
   REQUIRE(Open(dir.path(), 1).FindNewest().newest->step == 1);
 }
 
+namespace {
+
+// A disk on which renames fail as they are told to.
+class FailingRenames : public FolderRenames {
+ public:
+  int Rename(const std::string& from, const std::string& to) const override {
+    ++renames;
+    return fails.contains(renames) ? EIO : FolderRenames::Rename(from, to);
+  }
+  int Exchange(const std::string& a, const std::string& b) const override {
+    return exchange_error == 0 ? FolderRenames::Exchange(a, b) : exchange_error;
+  }
+
+  int exchange_error = 0;
+  std::set<int> fails;  // the numbers of the renames that fail, from 1
+  mutable int renames = 0;
+};
+
+// A checkpoint of step 1 whose contents are to be replaced.
+struct ReplacedCheckpoint {
+  ReplacedCheckpoint() {
+    CheckpointIndex index = Index();
+    Save(index, 1);
+  }
+  CheckpointIndex Index() { return *CheckpointIndex::Open(dir.path().string(), 0, renames); }
+  // As a repeated step does, with other contents, and as Checkpointer::Save after a failure.
+  absl::Status Replace() {
+    CheckpointIndex index = Index();
+    renames.renames = 0;
+    const auto folder = index.Begin(1);
+    REQUIRE(folder.ok());
+    Write(fs::path(*folder) / "shard-0", "new bytes that are more");
+    const absl::Status status = index.Commit(1, {.step = 1}).status();
+    if (!status.ok()) index.Abandon(1);
+    return status;
+  }
+  // Of the newest checkpoint that an index finds.
+  static std::string Contents(const CheckpointIndex& index) {
+    const FoundCheckpoint found = index.FindNewest();
+    REQUIRE(found.newest);
+    REQUIRE(found.newest->step == 1);
+    return ReadWholeFile(found.newest->path + "/shard-0").value();
+  }
+
+  testing::TempDir dir;
+  FailingRenames renames;
+};
+
+}  // namespace
+
+TEST_CASE("A repeated step swaps its checkpoint, or renames twice where it cannot",
+          "[checkpoint]") {
+  for (const int error : {0, EINVAL, ENOSYS}) {
+    ReplacedCheckpoint f;
+    f.renames.exchange_error = error;
+    REQUIRE(f.Replace().ok());
+    REQUIRE(f.renames.renames == (error == 0 ? 0 : 2));
+    REQUIRE(ReplacedCheckpoint::Contents(f.Index()) == "new bytes that are more");
+    REQUIRE(f.Index().List().size() == 1);
+    REQUIRE_FALSE(fs::exists(f.dir.path() / "step_1.tmp"));
+    REQUIRE_FALSE(fs::exists(f.dir.path() / "step_1.replaced.tmp"));
+  }
+}
+
+TEST_CASE("A failure between the two renames of a commit leaves the older checkpoint known",
+          "[checkpoint]") {
+  // The swap itself fails; the first rename; the second; the second, and the one that undoes the
+  // first.
+  const std::vector<std::pair<int, std::set<int>>> failures = {
+      {EIO, {}}, {EINVAL, {1}}, {EINVAL, {2}}, {EINVAL, {2, 3}}};
+  for (const auto& [exchange_error, fails] : failures) {
+    INFO("exchange " << exchange_error << ", " << fails.size() << " renames fail");
+    ReplacedCheckpoint f;
+    f.renames.exchange_error = exchange_error;
+    f.renames.fails = fails;
+    const absl::Status status = f.Replace();
+    REQUIRE_FALSE(status.ok());
+    REQUIRE(std::string(status.message()).find("step_1.tmp") != std::string::npos);
+    f.renames.fails.clear();
+    // By who only looks, as a dry run does; by the same process; and by the next start.
+    REQUIRE(ReplacedCheckpoint::Contents(CheckpointIndex::OpenReadOnly(f.dir.path())) ==
+            "0123456789");
+    REQUIRE(CheckpointIndex::OpenReadOnly(f.dir.path()).List().size() == 1);
+    REQUIRE(ReplacedCheckpoint::Contents(f.Index()) == "0123456789");
+    REQUIRE(fs::exists(f.dir.path() / "step_1"));
+    REQUIRE(f.Replace().ok() == (exchange_error == EINVAL));
+  }
+}
+
 TEST_CASE("A kill before `latest` is written does not matter: folders decide", "[checkpoint]") {
   testing::TempDir dir;
   CheckpointIndex index = Open(dir.path());
@@ -179,18 +272,25 @@ TEST_CASE("Keep-last-N removes whole older checkpoints, never the only good one"
   REQUIRE(fs::exists(dir.path() / "step_3"));
 }
 
-TEST_CASE("A finished run's checkpoints are set aside, not deleted", "[checkpoint]") {
+TEST_CASE("Checkpoints that are moved are those after a step, with what names them",
+          "[checkpoint]") {
   testing::TempDir dir;
   CheckpointIndex index = Open(dir.path() / "checkpoints");
   Save(index, 1);
   Save(index, 2);
-  REQUIRE(*index.SetAside(2) == "");
-  REQUIRE(*index.SetAside(1) == (dir.path() / "checkpoints.previous").string());
+  const fs::path folder = dir.path() / "aside";
+  fs::create_directories(folder);
+  REQUIRE_FALSE(index.HasAfter(2));
+  REQUIRE(index.MoveAfter(2, folder.string()).ok());
+  REQUIRE(fs::is_empty(folder));
+  REQUIRE(index.HasAfter(1));
+  REQUIRE(index.MoveAfter(1, folder.string()).ok());
   REQUIRE(index.List().size() == 1);
-  REQUIRE(fs::exists(dir.path() / "checkpoints.previous" / "step_2"));
-  REQUIRE(*index.SetAside(-1) == (dir.path() / "checkpoints.previous-2").string());
+  REQUIRE(fs::exists(folder / "step_2"));
+  REQUIRE(fs::exists(folder / "latest"));
+  REQUIRE(index.MoveAfter(-1, folder.string()).ok());
   REQUIRE(index.List().empty());
-  REQUIRE(fs::exists(dir.path() / "checkpoints.previous-2" / "step_1"));
+  REQUIRE(fs::exists(folder / "step_1"));
 }
 
 }  // namespace tandem

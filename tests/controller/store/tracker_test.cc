@@ -69,7 +69,7 @@ TEST_CASE("JsonlTracker writes one object per step and null for NaN", "[observe]
   REQUIRE(nlohmann::json::parse(line)["step"] == 2);
 }
 
-TEST_CASE("JsonlTracker forgets what comes after the step that a run goes back to", "[observe]") {
+TEST_CASE("JsonlTracker moves what comes after the step that a run goes back to", "[observe]") {
   testing::TempDir dir;
   const std::string path = dir.path() / "metrics.jsonl";
   std::ofstream(path) << "{\"step\": 1, \"data\": {}}\n{\"step\": 2, \"data\": {\"a\": 1.5}}\n"
@@ -80,9 +80,25 @@ TEST_CASE("JsonlTracker forgets what comes after the step that a run goes back t
   REQUIRE(ReadWholeFile(path).value() ==
           "{\"step\": 1, \"data\": {}}\n{\"step\": 2, \"data\": {\"a\": 1.5}}\n"
           "{\"step\":3,\"data\":{\"b\":2.0}}\n");
+  const std::string undone = JsonlTracker::UndonePath(path);
+  REQUIRE(undone == (dir.path() / "metrics.undone.jsonl").string());
+  REQUIRE(ReadWholeFile(undone).value() == "{\"step\": 3, \"data\": {}}\n");
   tracker.Rewind(-1);
   tracker.Log(0, {});
   REQUIRE(ReadWholeFile(path).value() == "{\"step\":0,\"data\":{}}\n");
+  REQUIRE(ReadWholeFile(undone).value() ==
+          "{\"step\": 3, \"data\": {}}\n{\"step\": 1, \"data\": {}}\n"
+          "{\"step\": 2, \"data\": {\"a\": 1.5}}\n{\"step\":3,\"data\":{\"b\":2.0}}\n");
+}
+
+TEST_CASE("JsonlTracker makes no file for undone lines where there are none", "[observe]") {
+  testing::TempDir dir;
+  const std::string path = dir.path() / "metrics.jsonl";
+  JsonlTracker tracker(path);
+  tracker.Log(1, {});
+  tracker.Rewind(1);
+  REQUIRE_FALSE(std::filesystem::exists(JsonlTracker::UndonePath(path)));
+  REQUIRE(ReadWholeFile(path).value() == "{\"step\":1,\"data\":{}}\n");
 }
 
 TEST_CASE("TensorBoardTracker marks where a run goes on", "[observe]") {

@@ -32,6 +32,8 @@ class SqliteStatement {
   int64_t Int(int column) const;
   double Real(int column) const;
   std::string Text(int column) const;
+  // NULL reads as 0 and "".
+  bool IsNull(int column) const;
 
  private:
   friend class SqliteDatabase;
@@ -51,12 +53,18 @@ class SqliteStatement {
 class SqliteDatabase {
  public:
   static absl::StatusOr<std::unique_ptr<SqliteDatabase>> Open(const std::string& path);
+  // Opens an existing file to read: changes nothing in its folder, needs no right to write there,
+  // and reads while another program writes. A file whose log has to be read is an exception: where
+  // SQLite's index of the log is missing, it is made beside it.
+  static absl::StatusOr<std::unique_ptr<SqliteDatabase>> OpenReadOnly(const std::string& path);
 
   absl::Status Execute(const std::string& sql);
   absl::StatusOr<SqliteStatement> Prepare(const std::string& sql);
 
  private:
   SqliteDatabase(sqlite3* db, std::string path);
+  static absl::StatusOr<std::unique_ptr<SqliteDatabase>> OpenUri(const std::string& path,
+                                                                 const char* parameters);
   std::unique_ptr<sqlite3, int (*)(sqlite3*)> db_;
   std::string path_;
 };

@@ -1,7 +1,10 @@
-#include "controller/store/sqlite.h"
+#include "controller/store/sqlite/database.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
 #include <sqlite3.h>
 
 #include "common/base/disk_refusal.h"
@@ -97,6 +100,10 @@ std::string SqliteStatement::Text(int column) const {
   return {text, static_cast<size_t>(sqlite3_column_bytes(statement_.get(), column))};
 }
 
+bool SqliteStatement::IsNull(int column) const {
+  return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
+}
+
 SqliteDatabase::SqliteDatabase(sqlite3* db, std::string path)
     : db_(db, &sqlite3_close_v2), path_(std::move(path)) {}
 
@@ -116,6 +123,58 @@ absl::StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::
   TANDEM_RETURN_IF_ERROR(db->Execute("PRAGMA synchronous=FULL"));
   TANDEM_RETURN_IF_ERROR(db->Execute("PRAGMA foreign_keys=ON"));
   return db;
+}
+
+namespace {
+
+// A path as SQLite's URI has it: "?", "#" and "%" would end or change the path.
+std::string UriPath(const std::string& path) {
+  std::string uri = "file:";
+  for (const char c : path) {
+    if (c == '?' || c == '#' || c == '%') {
+      uri += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    } else {
+      uri += c;
+    }
+  }
+  return uri;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::OpenUri(const std::string& path,
+                                                                        const char* parameters) {
+  sqlite3* handle = nullptr;
+  const int result =
+      sqlite3_open_v2((UriPath(path) + parameters).c_str(), &handle,
+                      SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
+  std::unique_ptr<SqliteDatabase> db(new SqliteDatabase(handle, path));
+  if (result != SQLITE_OK) {
+    return MakeStatus(CodeOf(result), "cannot open the database {}: {}", path,
+                      handle == nullptr ? "out of memory" : sqlite3_errmsg(handle));
+  }
+  sqlite3_extended_result_codes(handle, 1);
+  sqlite3_busy_timeout(handle, 5000);
+  // The first statement that reads the file.
+  TANDEM_RETURN_IF_ERROR(db->Execute("SELECT COUNT(*) FROM sqlite_master"));
+  return db;
+}
+
+absl::StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::OpenReadOnly(
+    const std::string& path) {
+  // Whoever writes keeps a log beside the file. Without one, nobody does, and the file can be read
+  // without the locks for which SQLite would create files.
+  constexpr char kNobodyWrites[] = "?mode=ro&immutable=1";
+  std::error_code error;
+  const auto log_bytes = std::filesystem::file_size(path + "-wal", error);
+  if (error) return OpenUri(path, kNobodyWrites);
+  absl::StatusOr<std::unique_ptr<SqliteDatabase>> db = OpenUri(path, "?mode=ro");
+  if (db.ok() || !absl::IsPermissionDenied(db.status())) return db;
+  if (log_bytes == 0) return OpenUri(path, kNobodyWrites);
+  return Annotate(db.status(),
+                  fmt::format("{0}-wal has rows that can be read only where {0}-shm can be made: "
+                              "copy both files into a folder that you may write, and read there",
+                              path));
 }
 
 absl::Status SqliteDatabase::Execute(const std::string& sql) {

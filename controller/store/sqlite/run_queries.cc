@@ -1,0 +1,213 @@
+#include "controller/store/sqlite/run_queries.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/base/status.h"
+#include "controller/store/sqlite/record_json.h"
+#include "controller/store/sqlite/schema.h"
+
+namespace tandem {
+namespace {
+
+std::string UndoneName(const std::string& table) { return "undone_" + table; }
+
+// The bytes of texts that were read; bounds the memory of a page.
+class PageBudget {
+ public:
+  PageBudget(int64_t records, int64_t bytes) : records_(records), bytes_(bytes) {}
+
+  void Spend(size_t bytes) {
+    ++spent_records_;
+    spent_bytes_ += static_cast<int64_t>(bytes);
+  }
+  bool Spent() const {
+    return (records_ > 0 && spent_records_ >= records_) || (bytes_ > 0 && spent_bytes_ >= bytes_);
+  }
+
+ private:
+  const int64_t records_, bytes_;  // 0: no bound
+  int64_t spent_records_ = 0, spent_bytes_ = 0;
+};
+
+SampleRecord ReadSample(const SqliteStatement& row) {
+  SampleRecord sample;
+  sample.step = row.Int(0);
+  sample.sample_id = static_cast<uint64_t>(row.Int(1));
+  sample.group = row.Int(2);
+  sample.index = row.Int(3);
+  sample.texts_kept = !row.IsNull(4);
+  sample.prompt = row.Text(4);
+  sample.response = row.Text(5);
+  sample.ground_truth = row.Text(6);
+  sample.reward = row.Real(7);
+  sample.response_tokens = row.Int(8);
+  sample.finish_reason = static_cast<FinishReason>(row.Int(9));
+  sample.weight_version = row.Int(10);
+  sample.advantage = row.Real(11);
+  sample.reward_terms = NumbersFromJson(row.Text(12));
+  sample.token_offset = row.Int(13);
+  sample.segments = SegmentsFromJson(row.Text(14));
+  sample.undone_by = row.Int(15);
+  return sample;
+}
+
+size_t TextBytes(const SampleRecord& sample) {
+  return sample.prompt.size() + sample.response.size() + sample.ground_truth.size();
+}
+
+}  // namespace
+
+absl::StatusOr<RunQueries> RunQueries::Look(SqliteDatabase* db) {
+  TANDEM_RETURN_IF_ERROR(ReadSchemaVersion(db).status());
+  RunQueries queries(db);
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db->Prepare("SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c "
+                  "WHERE m.type = 'table'"));
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return queries;
+    queries.columns_[select.Text(0)].insert(select.Text(1));
+  }
+}
+
+std::string RunQueries::Select(const std::string& table,
+                               const std::vector<std::string>& columns) const {
+  const std::set<std::string>& there = columns_.at(table);
+  std::vector<std::string> list;
+  for (const std::string& column : columns) {
+    list.push_back(there.contains(column) || column == "0" ? column : "NULL");
+  }
+  return fmt::format("SELECT {} FROM {}", fmt::join(list, ", "), table);
+}
+
+std::string RunQueries::SelectRecords(const std::string& table, bool undone) const {
+  std::vector<std::string> columns = TableNamed(table).columns;
+  columns.emplace_back(undone ? "undone_by" : "0");
+  return Select(undone ? UndoneName(table) : table, columns);
+}
+
+absl::StatusOr<RunInfo> RunQueries::NewestRun() const {
+  const absl::Status none = MakeStatus(absl::StatusCode::kNotFound, "no run has been recorded");
+  if (!Has("runs")) return none;
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare(Select("runs", {"run_id", "started_at", "run_dir", "memory_plan"}) +
+                   " ORDER BY rowid DESC LIMIT 1"));
+  TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+  if (!row) return none;
+  return RunInfo{.run_id = select.Text(0),
+                 .run_dir = select.Text(2),
+                 .started_at = select.Text(1),
+                 .memory_plan = select.Text(3)};
+}
+
+absl::StatusOr<std::vector<PhaseTime>> RunQueries::PhasesOf(const StepRecord& step,
+                                                            const StepQuery& query,
+                                                            size_t* bytes) const {
+  std::vector<PhaseTime> phases;
+  const std::string table = query.undone ? UndoneName("phases") : "phases";
+  if (!Has(table)) return phases;
+  std::vector<std::string> columns = {"phase", "seconds", "peak_bytes"};
+  if (query.workers) columns.emplace_back("workers");
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare(Select(table, columns) + " WHERE step = ?" +
+                   (query.undone ? " AND undone_by = ?" : "") + " ORDER BY ordinal"));
+  query.undone ? select.Bind(step.step, step.undone_by) : select.Bind(step.step);
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return phases;
+    PhaseTime phase{select.Text(0), select.Real(1), select.Int(2), {}};
+    if (query.workers) {
+      const std::string workers = select.Text(3);
+      *bytes += workers.size();
+      phase.workers = WorkersFromJson(workers);
+    }
+    phases.push_back(std::move(phase));
+  }
+}
+
+absl::StatusOr<std::vector<StepRecord>> RunQueries::ListSteps(const StepQuery& query) const {
+  std::vector<StepRecord> steps;
+  if (!Has(query.undone ? UndoneName("steps") : "steps")) return steps;
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
+                          db_->Prepare(SelectRecords("steps", query.undone) +
+                                       " WHERE step >= ? AND (? = 0 OR step <= ?) ORDER BY step "
+                                       "DESC" +
+                                       (query.undone ? ", undone_by DESC" : "")));
+  select.Bind(query.first_step, query.last_step, query.last_step);
+  PageBudget budget(query.limit, query.max_bytes);
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) break;
+    // A page ends between two steps: all that was undone of a step is on one page.
+    if (!steps.empty() && budget.Spent() && steps.back().step != select.Int(0)) break;
+    StepRecord step;
+    step.step = select.Int(0);
+    step.version = select.Int(1);
+    step.finished_at = select.Text(2);
+    step.metrics = NumbersFromJson(select.Text(3));
+    step.undone_by = select.Int(4);
+    size_t bytes = select.Text(3).size();
+    TANDEM_ASSIGN_OR_RETURN(step.phases, PhasesOf(step, query, &bytes));
+    budget.Spend(bytes);
+    steps.push_back(std::move(step));
+  }
+  std::reverse(steps.begin(), steps.end());
+  return steps;
+}
+
+absl::StatusOr<SampleRecordPage> RunQueries::ListSamples(const SampleQuery& query) const {
+  SampleRecordPage page;
+  const bool undone = query.undone_by != 0;
+  const std::string table = undone ? UndoneName("samples") : "samples";
+  if (!Has(table)) return page;
+  const std::string rows = undone ? " WHERE step = ? AND undone_by = ?" : " WHERE step = ?";
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement count,
+                          db_->Prepare(fmt::format("SELECT COUNT(*) FROM {}{}", table, rows)));
+  undone ? count.Bind(query.step, query.undone_by) : count.Bind(query.step);
+  TANDEM_RETURN_IF_ERROR(count.Step().status());
+  page.total = count.Int(0);
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
+                          db_->Prepare(SelectRecords("samples", undone) + rows +
+                                       " ORDER BY sample_id LIMIT -1 OFFSET ?"));
+  undone ? select.Bind(query.step, query.undone_by, query.offset)
+         : select.Bind(query.step, query.offset);
+  PageBudget budget(query.limit, query.max_bytes);
+  while (page.samples.empty() || !budget.Spent()) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) break;
+    page.samples.push_back(ReadSample(select));
+    budget.Spend(TextBytes(page.samples.back()));
+  }
+  return page;
+}
+
+absl::StatusOr<std::vector<EvaluationRecord>> RunQueries::ListEvaluations(
+    const EvaluationQuery& query) const {
+  std::vector<EvaluationRecord> evaluations;
+  if (!Has(query.undone ? UndoneName("evaluations") : "evaluations")) return evaluations;
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
+                          db_->Prepare(SelectRecords("evaluations", query.undone) +
+                                       " WHERE step >= ? ORDER BY step LIMIT ?"));
+  select.Bind(query.first_step, query.limit > 0 ? query.limit : int64_t{-1});
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return evaluations;
+    EvaluationRecord evaluation;
+    evaluation.step = select.Int(0);
+    evaluation.version = select.Int(1);
+    evaluation.prompts = select.Int(2);
+    evaluation.samples = select.Int(3);
+    evaluation.seconds = select.Real(4);
+    evaluation.metrics = NumbersFromJson(select.Text(5));
+    evaluation.undone_by = select.Int(6);
+    evaluations.push_back(std::move(evaluation));
+  }
+}
+
+}  // namespace tandem

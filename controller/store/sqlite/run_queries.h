@@ -1,0 +1,49 @@
+// Reads the records of a run from run.db, of this or an older schema.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "controller/store/run_store.h"
+#include "controller/store/sqlite/database.h"
+
+namespace tandem {
+
+// Columns and tables that an older build did not write read as absent: empty, 0, no rows. Not
+// thread-safe. Errors as SqliteDatabase; FailedPrecondition: a newer build wrote the file.
+class RunQueries {
+ public:
+  // `db` must outlive the result.
+  static absl::StatusOr<RunQueries> Look(SqliteDatabase* db);
+
+  // The id, start time, directory and memory plan of the run that was recorded last. NotFound:
+  // there is none.
+  absl::StatusOr<RunInfo> NewestRun() const;
+  // As the methods of RunRecords.
+  absl::StatusOr<std::vector<StepRecord>> ListSteps(const StepQuery& query) const;
+  absl::StatusOr<SampleRecordPage> ListSamples(const SampleQuery& query) const;
+  absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations(const EvaluationQuery& query) const;
+
+ private:
+  explicit RunQueries(SqliteDatabase* db) : db_(db) {}
+  bool Has(const std::string& table) const { return columns_.contains(table); }
+  // "SELECT a, NULL, c FROM table", where the table lacks column b.
+  std::string Select(const std::string& table, const std::vector<std::string>& columns) const;
+  // As Select, of a RecordTable's columns and undone_by, which is 0 for valid rows.
+  std::string SelectRecords(const std::string& table, bool undone) const;
+  // Adds the bytes of the ledgers to `bytes`.
+  absl::StatusOr<std::vector<PhaseTime>> PhasesOf(const StepRecord& step,
+                                                  const StepQuery& query,
+                                                  size_t* bytes) const;
+
+  SqliteDatabase* db_;
+  std::map<std::string, std::set<std::string>> columns_;  // by table
+};
+
+}  // namespace tandem

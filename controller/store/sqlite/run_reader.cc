@@ -1,0 +1,66 @@
+#include "controller/store/sqlite/run_reader.h"
+
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/formats/files.h"
+
+namespace tandem {
+namespace {
+
+absl::Status DamagedStore(const std::string& path, const absl::Status& status) {
+  if (!absl::IsDataLoss(status)) return status;
+  return MakeStatus(status.code(),
+                    "{} cannot be read: {}; it is damaged, or no database of a run: bring back a "
+                    "copy of it, or name another run directory",
+                    path, std::string(status.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SqliteRunReader>> SqliteRunReader::Open(const std::string& path) {
+  if (!PathExists(path)) {
+    return MakeStatus(absl::StatusCode::kNotFound, "{} does not exist", path);
+  }
+  absl::StatusOr<std::unique_ptr<SqliteDatabase>> db = SqliteDatabase::OpenReadOnly(path);
+  if (!db.ok()) return DamagedStore(path, db.status());
+  absl::StatusOr<RunQueries> queries = RunQueries::Look(db->get());
+  if (!queries.ok()) return DamagedStore(path, Annotate(queries.status(), path));
+  return std::unique_ptr<SqliteRunReader>(
+      new SqliteRunReader(path, *std::move(db), *std::move(queries)));
+}
+
+absl::Status SqliteRunReader::WithRemedy(const absl::Status& status) const {
+  return DamagedStore(path_, status);
+}
+
+absl::StatusOr<RunInfo> SqliteRunReader::NewestRun() {
+  const MutexLock lock(db_mutex_);
+  auto run = queries_.NewestRun();
+  if (!run.ok()) return WithRemedy(Annotate(run.status(), path_));
+  return run;
+}
+
+absl::StatusOr<std::vector<StepRecord>> SqliteRunReader::ListSteps(const StepQuery& query) {
+  const MutexLock lock(db_mutex_);
+  auto steps = queries_.ListSteps(query);
+  if (!steps.ok()) return WithRemedy(steps.status());
+  return steps;
+}
+
+absl::StatusOr<SampleRecordPage> SqliteRunReader::ListSamples(const SampleQuery& query) {
+  const MutexLock lock(db_mutex_);
+  auto page = queries_.ListSamples(query);
+  if (!page.ok()) return WithRemedy(page.status());
+  return page;
+}
+
+absl::StatusOr<std::vector<EvaluationRecord>> SqliteRunReader::ListEvaluations(
+    const EvaluationQuery& query) {
+  const MutexLock lock(db_mutex_);
+  auto evaluations = queries_.ListEvaluations(query);
+  if (!evaluations.ok()) return WithRemedy(evaluations.status());
+  return evaluations;
+}
+
+}  // namespace tandem

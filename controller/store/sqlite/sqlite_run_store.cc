@@ -1,0 +1,194 @@
+#include "controller/store/sqlite/sqlite_run_store.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/base/status.h"
+#include "common/formats/files.h"
+#include "controller/store/sqlite/record_json.h"
+#include "controller/store/sqlite/schema.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kTextsDropped[] = "texts_dropped_up_to_step";
+
+absl::StatusOr<std::unique_ptr<SqliteDatabase>> OpenMigrated(const std::string& path) {
+  absl::StatusOr<std::unique_ptr<SqliteDatabase>> db = SqliteDatabase::Open(path);
+  absl::Status status = db.status();
+  if (status.ok()) status = Annotate(MigrateStore(db->get()), path);
+  if (!absl::IsDataLoss(status)) return status.ok() ? std::move(db) : status;
+  return MakeStatus(status.code(),
+                    "{}: bring back a copy of {}, or move it away: the run goes on from its "
+                    "checkpoint without it, and records only what follows",
+                    std::string(status.message()), path);
+}
+
+}  // namespace
+
+void SettleStore(const std::string& path) {
+  if (!PathExists(path)) return;
+  const auto db = SqliteDatabase::Open(path);
+  if (db.ok()) (*db)->Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
+}
+
+absl::StatusOr<std::unique_ptr<SqliteRunStore>> SqliteRunStore::Open(const std::string& path,
+                                                                     int64_t steps_with_texts) {
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDatabase> db, OpenMigrated(path));
+  TANDEM_ASSIGN_OR_RETURN(RunQueries queries, RunQueries::Look(db.get()));
+  return std::unique_ptr<SqliteRunStore>(
+      new SqliteRunStore(std::move(db), std::move(queries), steps_with_texts));
+}
+
+absl::Status SqliteRunStore::ContinueIn(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDatabase> db, OpenMigrated(path));
+  TANDEM_ASSIGN_OR_RETURN(RunQueries queries, RunQueries::Look(db.get()));
+  const MutexLock lock(db_mutex_);
+  db_ = std::move(db);
+  queries_ = std::move(queries);
+  return absl::OkStatus();
+}
+
+absl::Status SqliteRunStore::RecordRun(const RunInfo& info) {
+  const MutexLock lock(db_mutex_);
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      db_->Prepare("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  return insert
+      .Bind(info.run_id, info.started_at, info.run_dir, info.build, info.numerics_class,
+            info.config_yaml, info.total_steps, info.first_step, info.kernel_sets, info.memory_plan)
+      .Run();
+}
+
+absl::Status SqliteRunStore::DeleteStep(const std::string& table, int64_t step) {
+  return db_->Execute(fmt::format("DELETE FROM {} WHERE step = {}", table, step));
+}
+
+absl::Status SqliteRunStore::InsertPhases(const StepRecord& step) {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert,
+                          db_->Prepare("INSERT INTO phases VALUES (?, ?, ?, ?, ?, ?)"));
+  for (size_t i = 0; i < step.phases.size(); ++i) {
+    const PhaseTime& phase = step.phases[i];
+    TANDEM_RETURN_IF_ERROR(insert
+                               .Bind(step.step, static_cast<int64_t>(i), phase.phase, phase.seconds,
+                                     phase.peak_bytes, WorkersToJson(phase.workers))
+                               .Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SqliteRunStore::RecordStep(const StepRecord& step) {
+  const MutexLock lock(db_mutex_);
+  TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
+  TANDEM_RETURN_IF_ERROR(DeleteStep("phases", step.step));
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert,
+                          db_->Prepare("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?)"));
+  TANDEM_RETURN_IF_ERROR(
+      insert.Bind(step.step, step.version, step.finished_at, NumbersToJson(step.metrics)).Run());
+  TANDEM_RETURN_IF_ERROR(InsertPhases(step));
+  return transaction.Commit();
+}
+
+absl::Status SqliteRunStore::InsertSample(SqliteStatement& insert,
+                                          int64_t step,
+                                          const SampleRecord& sample) {
+  return insert
+      .Bind(step, static_cast<int64_t>(sample.sample_id), sample.group, sample.index, sample.prompt,
+            sample.response, sample.ground_truth, sample.reward, sample.response_tokens,
+            static_cast<int64_t>(sample.finish_reason), sample.weight_version, sample.advantage,
+            NumbersToJson(sample.reward_terms), sample.token_offset,
+            SegmentsToJson(sample.segments))
+      .Run();
+}
+
+absl::Status SqliteRunStore::RecordSamples(int64_t step, const std::vector<SampleRecord>& samples) {
+  const MutexLock lock(db_mutex_);
+  TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
+  TANDEM_RETURN_IF_ERROR(DeleteStep("samples", step));
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      db_->Prepare("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  for (const SampleRecord& sample : samples) {
+    TANDEM_RETURN_IF_ERROR(InsertSample(insert, step, sample));
+  }
+  TANDEM_RETURN_IF_ERROR(DropTexts(step));
+  return transaction.Commit();
+}
+
+absl::StatusOr<int64_t> SqliteRunStore::TextsDroppedUpTo() {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
+                          db_->Prepare("SELECT value FROM marks WHERE name = ?"));
+  TANDEM_ASSIGN_OR_RETURN(const bool row, select.Bind(std::string(kTextsDropped)).Step());
+  return row ? select.Int(0) : -1;
+}
+
+absl::Status SqliteRunStore::SetTextsDroppedUpTo(int64_t step) {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert,
+                          db_->Prepare("INSERT OR REPLACE INTO marks VALUES (?, ?)"));
+  return insert.Bind(std::string(kTextsDropped), step).Run();
+}
+
+absl::Status SqliteRunStore::DropTexts(int64_t step) {
+  const int64_t newest_without = step - steps_with_texts_;
+  if (steps_with_texts_ == 0 || newest_without < 0) return absl::OkStatus();
+  // The mark keeps a step's cost independent of the number of steps before it.
+  TANDEM_ASSIGN_OR_RETURN(const int64_t dropped, TextsDroppedUpTo());
+  if (dropped >= newest_without) return absl::OkStatus();
+  for (const char* table : {"samples", "undone_samples"}) {
+    TANDEM_RETURN_IF_ERROR(db_->Execute(fmt::format(
+        "UPDATE {} SET prompt = NULL, response = NULL, ground_truth = NULL WHERE step > {} AND "
+        "step <= {}",
+        table, dropped, newest_without)));
+  }
+  return SetTextsDroppedUpTo(newest_without);
+}
+
+absl::Status SqliteRunStore::RecordEvaluation(const EvaluationRecord& evaluation) {
+  const MutexLock lock(db_mutex_);
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      db_->Prepare("INSERT OR REPLACE INTO evaluations VALUES (?, ?, ?, ?, ?, ?)"));
+  return insert
+      .Bind(evaluation.step, evaluation.version, evaluation.prompts, evaluation.samples,
+            evaluation.seconds, NumbersToJson(evaluation.metrics))
+      .Run();
+}
+
+absl::Status SqliteRunStore::UndoAfter(int64_t step, int64_t generation) {
+  const MutexLock lock(db_mutex_);
+  TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
+  for (const RecordTable& table : RecordTables()) {
+    const std::string columns = fmt::format("{}", fmt::join(table.columns, ", "));
+    TANDEM_RETURN_IF_ERROR(db_->Execute(fmt::format(
+        "INSERT INTO undone_{0} (undone_by, {1}) SELECT {2}, {1} FROM {0} WHERE step > {3}",
+        table.name, columns, generation, step)));
+    TANDEM_RETURN_IF_ERROR(
+        db_->Execute(fmt::format("DELETE FROM {} WHERE step > {}", table.name, step)));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const int64_t dropped, TextsDroppedUpTo());
+  if (dropped > step) TANDEM_RETURN_IF_ERROR(SetTextsDroppedUpTo(step));
+  return transaction.Commit();
+}
+
+absl::StatusOr<std::vector<StepRecord>> SqliteRunStore::ListSteps(const StepQuery& query) {
+  const MutexLock lock(db_mutex_);
+  return queries_.ListSteps(query);
+}
+
+absl::StatusOr<SampleRecordPage> SqliteRunStore::ListSamples(const SampleQuery& query) {
+  const MutexLock lock(db_mutex_);
+  return queries_.ListSamples(query);
+}
+
+absl::StatusOr<std::vector<EvaluationRecord>> SqliteRunStore::ListEvaluations(
+    const EvaluationQuery& query) {
+  const MutexLock lock(db_mutex_);
+  return queries_.ListEvaluations(query);
+}
+
+}  // namespace tandem

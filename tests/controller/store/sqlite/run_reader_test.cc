@@ -1,0 +1,175 @@
+#include "controller/store/sqlite/run_reader.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include <catch2/catch.hpp>
+
+#include "common/formats/files.h"
+#include "controller/store/sqlite/schema.h"
+#include "controller/store/sqlite/sqlite_run_store.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Has;
+
+// A folder with a store of two steps, closed.
+struct ReaderFolder {
+  ReaderFolder() {
+    auto store = SqliteRunStore::Open(path).value();
+    Record(*store, 1);
+    Record(*store, 2);
+  }
+  static void Record(SqliteRunStore& store, int64_t step) {
+    REQUIRE(store.RecordRun({.run_id = "project/run", .memory_plan = "{}"}).ok());
+    REQUIRE(
+        store.RecordStep({.step = step, .metrics = {{"reward", 0.5}}, .phases = {{"train"}}}).ok());
+    REQUIRE(store.RecordSamples(step, {{.sample_id = 3, .step = step, .prompt = "p"}}).ok());
+    REQUIRE(store.RecordEvaluation({.step = step}).ok());
+  }
+  // The folder's files, with their contents.
+  std::map<std::string, std::string> Files() const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::directory_iterator(dir.path())) {
+      files[entry.path().filename()] = ReadWholeFile(entry.path()).value();
+    }
+    return files;
+  }
+  void Execute(const std::string& sql) const {
+    REQUIRE(SqliteDatabase::Open(path).value()->Execute(sql).ok());
+  }
+  // Makes the file what a build of this schema wrote.
+  void MakeOlder(int64_t version) const {
+    for (const RecordTable& table : RecordTables()) Execute("DROP TABLE undone_" + table.name);
+    Execute("DROP TABLE marks");
+    if (version < 4) Execute("ALTER TABLE samples DROP COLUMN segments");
+    if (version < 3) {
+      Execute("ALTER TABLE runs DROP COLUMN memory_plan");
+      Execute("ALTER TABLE phases DROP COLUMN workers");
+    }
+    if (version < 2) Execute("ALTER TABLE runs DROP COLUMN kernel_sets");
+    Execute("PRAGMA user_version = " + std::to_string(version));
+    // Only the file, as from another machine.
+    Execute("PRAGMA journal_mode=DELETE");
+  }
+
+  testing::TempDir dir;
+  const std::string path = dir.path() / "run.db";
+};
+
+}  // namespace
+
+TEST_CASE("A reader changes nothing in the folder, whatever schema it finds", "[store]") {
+  for (int64_t version = 1; version <= StoreSchemaVersion(); ++version) {
+    INFO("schema version " << version);
+    const ReaderFolder f;
+    if (version < StoreSchemaVersion()) f.MakeOlder(version);
+    const auto before = f.Files();
+    {
+      auto reader = SqliteRunReader::Open(f.path).value();
+      REQUIRE(reader->NewestRun().value().run_id == "project/run");
+      REQUIRE(reader->NewestRun().value().memory_plan == (version < 3 ? "" : "{}"));
+      const auto steps = reader->ListSteps({}).value();
+      REQUIRE(steps.size() == 2);
+      REQUIRE(steps[1].phases.at(0).phase == "train");
+      REQUIRE(steps[1].metrics.at("reward") == 0.5);
+      REQUIRE(reader->ListSteps({.undone = true}).value().empty());
+      const auto page = reader->ListSamples({.step = 2}).value();
+      REQUIRE(page.total == 1);
+      REQUIRE(page.samples[0].prompt == "p");
+      REQUIRE(page.samples[0].texts_kept);
+      REQUIRE(page.samples[0].segments.empty());
+      REQUIRE(reader->ListSamples({.step = 2, .undone_by = 1}).value().total == 0);
+      REQUIRE(reader->ListEvaluations({}).value().size() == 2);
+      REQUIRE(f.Files() == before);
+    }
+    REQUIRE(f.Files() == before);
+  }
+}
+
+TEST_CASE("A reader sees what a writer records meanwhile, and does not hold it up", "[store]") {
+  const ReaderFolder f;
+  auto store = SqliteRunStore::Open(f.path).value();
+  ReaderFolder::Record(*store, 3);
+  const auto reader = SqliteRunReader::Open(f.path).value();
+  REQUIRE(reader->ListSteps({}).value().size() == 3);
+  ReaderFolder::Record(*store, 4);
+  REQUIRE(reader->ListSteps({}).value().size() == 4);
+  // Also within a transaction of the writer: what is not committed is not seen.
+  auto writer = SqliteDatabase::Open(f.path).value();
+  auto transaction = SqliteTransaction::Begin(writer.get()).value();
+  REQUIRE(writer->Execute("DELETE FROM steps").ok());
+  REQUIRE(reader->ListSteps({}).value().size() == 4);
+  REQUIRE(SqliteRunReader::Open(f.path).value()->ListSteps({}).value().size() == 4);
+}
+
+TEST_CASE("A reader finds the rows of a writer that was killed in SQLite's log", "[store]") {
+  const ReaderFolder f;
+  const testing::TempDir killed;
+  {
+    auto store = SqliteRunStore::Open(f.path).value();
+    ReaderFolder::Record(*store, 3);
+    for (const char* end : {"", "-wal", "-shm"}) {
+      fs::copy_file(f.path + end, killed.path() / (std::string("run.db") + end));
+    }
+  }
+  const std::string path = killed.path() / "run.db";
+  const std::string database = ReadWholeFile(path).value();
+  const std::string log = ReadWholeFile(path + "-wal").value();
+  REQUIRE(SqliteRunReader::Open(path).value()->ListSteps({}).value().size() == 3);
+  REQUIRE(ReadWholeFile(path).value() == database);
+  REQUIRE(ReadWholeFile(path + "-wal").value() == log);
+}
+
+TEST_CASE("Rows can be asked for, but not written, through a connection that reads", "[store]") {
+  const ReaderFolder f;
+  const auto db = SqliteDatabase::OpenReadOnly(f.path).value();
+  REQUIRE(absl::IsPermissionDenied(db->Execute("DELETE FROM steps")));
+  REQUIRE(SqliteRunReader::Open(f.path).value()->ListSteps({}).value().size() == 2);
+}
+
+TEST_CASE("A path with characters that mean something in a URI is opened", "[store]") {
+  const testing::TempDir dir;
+  const fs::path folder = dir.path() / "100% done? #1";
+  fs::create_directories(folder);
+  ReaderFolder::Record(*SqliteRunStore::Open(folder / "run.db").value(), 1);
+  REQUIRE(SqliteRunReader::Open(folder / "run.db").value()->ListSteps({}).value().size() == 1);
+}
+
+TEST_CASE("What is no run is refused with a remedy, and left alone", "[store]") {
+  const testing::TempDir dir;
+  const std::string path = dir.path() / "run.db";
+  REQUIRE(absl::IsNotFound(SqliteRunReader::Open(path).status()));
+  REQUIRE_FALSE(fs::exists(path));
+  for (const std::string& garbage :
+       {std::string(4096, 'x'), std::string("SQLite format 3\0", 16)}) {
+    std::ofstream(path, std::ios::trunc) << garbage;
+    const absl::Status status = SqliteRunReader::Open(path).status();
+    INFO(status);
+    REQUIRE(absl::IsDataLoss(status));
+    REQUIRE(Has(std::string(status.message()), path));
+    REQUIRE(Has(std::string(status.message()), "bring back a copy of it"));
+    REQUIRE(ReadWholeFile(path).value() == garbage);
+  }
+  // An empty file is an empty database.
+  std::ofstream(path, std::ios::trunc) << "";
+  const auto empty = SqliteRunReader::Open(path).value();
+  REQUIRE(absl::IsNotFound(empty->NewestRun().status()));
+  REQUIRE(empty->ListSteps({}).value().empty());
+  REQUIRE(empty->ListSamples({.step = 1}).value().total == 0);
+}
+
+TEST_CASE("A database of a newer build is not read", "[store]") {
+  const ReaderFolder f;
+  f.Execute("PRAGMA user_version = 999");
+  const absl::Status status = SqliteRunReader::Open(f.path).status();
+  REQUIRE(absl::IsFailedPrecondition(status));
+  REQUIRE(Has(std::string(status.message()), "use the build that wrote it"));
+}
+
+}  // namespace tandem

@@ -1,0 +1,55 @@
+// The run.db of a long run, made in one transaction.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <absl/status/status.h>
+#include <fmt/format.h>
+
+#include "common/base/status.h"
+#include "controller/store/sqlite/database.h"
+
+namespace tandem::testing {
+
+struct LargeStore {
+  int64_t steps = 1;
+  int64_t samples = 512;       // of each step that has any
+  int64_t prompt_bytes = 100;  // even
+  bool all_sampled = true;     // false: only the first and the last step have samples
+};
+
+// "WITH n(i) AS (first to last) "
+inline std::string NumbersFrom(int64_t first, int64_t last) {
+  return fmt::format(
+      "WITH RECURSIVE n(i) AS (SELECT {} UNION ALL SELECT i + 1 FROM n WHERE i < {}) ", first,
+      last);
+}
+
+// Fills a file that SqliteRunStore has made: steps with the metrics, phases and ledgers of a run
+// with one pair, and samples.
+inline absl::Status FillStore(const std::string& path, const LargeStore& size) {
+  std::string metrics = "{\"critic/rewards/mean\": 0.5";
+  for (int i = 0; i < 60; ++i) metrics += fmt::format(", \"some/metric/of/a/step_{}\": 0.125", i);
+  const std::string steps = NumbersFrom(1, size.steps);
+  TANDEM_ASSIGN_OR_RETURN(const auto db, SqliteDatabase::Open(path));
+  TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db.get()));
+  TANDEM_RETURN_IF_ERROR(db->Execute(
+      steps + "INSERT INTO steps SELECT i, i, '2026-01-02T03:04:05Z', '" + metrics + "}' FROM n"));
+  for (int phase = 0; phase < 6; ++phase) {
+    TANDEM_RETURN_IF_ERROR(db->Execute(
+        fmt::format("{}INSERT INTO phases SELECT i, {}, 'phase {}', 1.5, 1000, '{}' FROM n", steps,
+                    phase, phase, std::string(1000, ' ') + "[]")));
+  }
+  const std::string sampled =
+      size.all_sampled ? "n" : fmt::format("(SELECT 1 AS i UNION SELECT {} AS i)", size.steps);
+  TANDEM_RETURN_IF_ERROR(db->Execute(fmt::format(
+      "{}, s(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM s WHERE id < {}) INSERT INTO samples "
+      "SELECT i, id, 0, id, hex(zeroblob({})), 'response of step ' || i, 'truth', 0.5, 9, 1, 1, 0, "
+      "'{{}}', 0, '[]' FROM {}, s",
+      size.all_sampled ? NumbersFrom(1, size.steps) : NumbersFrom(1, 1), size.samples,
+      size.prompt_bytes / 2, sampled)));
+  return transaction.Commit();
+}
+
+}  // namespace tandem::testing
