@@ -55,7 +55,9 @@ absl::Status RoundGeneration::RunRound(StepBatch& batch, std::vector<GroupReques
   ReportNotices();
   std::move(requests.begin(), requests.end(), std::back_inserter(others));
   TANDEM_RETURN_IF_ERROR(Dispatch(batch, std::move(others)));
-  TANDEM_RETURN_IF_ERROR(runner.EndRound());
+  TANDEM_RETURN_IF_ERROR(
+      context_.disk.Until({.what = "the round journal", .folder = options_.run_dir},
+                          [&runner] { return runner.EndRound(); }));
   ReportNotices();
   CountRound(1, runner.Counts(), batch.facts);
   LogInfo("step {}, round {}: {}", batch.step, rounds_ - 1, runner.buffer().Counts().Text());

@@ -155,6 +155,7 @@ absl::Status RoundJournal::Rewrite() {
 }
 
 absl::Status RoundJournal::WriteLine(const std::string& line) {
+  if (fd_ < 0) TANDEM_RETURN_IF_ERROR(Rewrite());
   const AppendResult append = AppendOrCutBack(fd_, line, end_, Sync::kYes);
   if (append.error == 0) {
     end_ += std::ssize(line);

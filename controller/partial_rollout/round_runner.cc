@@ -56,6 +56,7 @@ absl::StatusOr<std::vector<GroupRequest>> RoundRunner::BeginRound(int64_t step,
                  .due_version = due_version};
   if (options_.journaled()) spec.interruption_points = journal_->Find(step, round, version);
   deadline_ = clock_.Now() + round_time_;
+  time_adapted_ = false;
   TANDEM_ASSIGN_OR_RETURN(Round planned, Round::Plan(*buffer_, spec));
   const absl::Status fits = planned.CheckInterruptionPoints();
   if (!fits.ok()) {
@@ -99,7 +100,7 @@ void RoundRunner::AdaptRoundTime() {
 }
 
 absl::Status RoundRunner::EndRound() {
-  AdaptRoundTime();
+  if (!std::exchange(time_adapted_, true)) AdaptRoundTime();
   if (!options_.journaled()) return absl::OkStatus();
   const RoundSpec& spec = round_->spec();
   return journal_->Append(spec.step, spec.round, spec.version, round_->GetInterruptionPoints());

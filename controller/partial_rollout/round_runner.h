@@ -71,7 +71,7 @@ class RoundRunner {
   // Appends the round's interruption points to the journal, durable when it returns, if they depend
   // on more than the seed. A round that the clock ended before any sample got a token doubles the
   // time of the rounds that follow, as they would never get one either; the round in which the
-  // doubled time was enough adds a notice.
+  // doubled time was enough adds a notice. May be called again after an error.
   absl::Status EndRound();
 
   // The error after rounds that did not complete a batch of `wanted` groups, with counts and
@@ -94,7 +94,8 @@ class RoundRunner {
   std::optional<Round> round_;  // the newest one
   Instant deadline_ = Instant::InfiniteFuture();
   absl::Duration round_time_ = absl::InfiniteDuration();
-  bool doubled_ = false;  // round_time_ was doubled, and no notice says so yet
+  bool doubled_ = false;       // round_time_ was doubled, and no notice says so yet
+  bool time_adapted_ = false;  // to the newest round, once
   std::vector<std::string> notices_;
 };
 

@@ -194,6 +194,36 @@ TEST_CASE("a run on a disk without any space waits, goes on and has lost no row"
   }
 }
 
+TEST_CASE("a disk without any space costs partial rollout no token") {
+  if (!CanMountDisks()) return;  // the first test says so
+  const RigOptions options{.config = {{"rollout.partial.max_tokens_per_round", "6"},
+                                      {"rollout.partial.groups_per_round", "6"},
+                                      {"data.max_response_length", "16"}}};
+  const Outcome undisturbed = RunUndisturbed(options);
+  ClusterRig rig(options);
+  rig.SetPairs(2);
+  rig.Set("trainer.disk_retry_seconds", "0.5");
+  const SmallDisk disk(rig.run_dir(), 256 << 10);
+  REQUIRE(disk.mounted());
+  TestProcess& launcher = rig.Launch({"--start-paused"});
+  rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
+  for (int step = 1; step <= 3; ++step) {
+    disk.Fill(0);
+    std::future<int> done = std::async(std::launch::async, [&] { return rig.Ctl({"step"}).code; });
+    rig.WaitForStatus("the run to wait for space",
+                      [](const auto& status) { return !status.waits_for().empty(); });
+    disk.Empty();
+    const int code = done.get();
+    INFO(rig.Log("launcher") << rig.Log("controller"));
+    REQUIRE(code == 0);
+  }
+  REQUIRE(rig.Ctl({"stop"}).code == 0);
+  REQUIRE(launcher.Wait() == 0);
+  const Outcome outcome = OutcomeOf(rig, 3);
+  REQUIRE(outcome.weights == undisturbed.weights);
+  REQUIRE(outcome.metrics == undisturbed.metrics);
+}
+
 TEST_CASE("a run that is stopped while it waits for a disk has all rows after the next start") {
   if (!CanMountDisks()) return;  // the first test says so
   ClusterRig undisturbed;
