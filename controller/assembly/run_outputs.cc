@@ -10,9 +10,8 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
-#include "controller/report/html_report.h"
 #include "controller/report/run_figures.h"
-#include "controller/store/record_pages.h"
+#include "controller/report/run_report.h"
 #include "controller/store/tensorboard_tracker.h"
 #include "controller/store/trackers.h"
 #include "tandem/v1/config.pb.h"
@@ -20,40 +19,7 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kReportSamples = 16;         // samples of the first and of the last step
-constexpr int64_t kReportTextBytes = 4 << 20;  // of their texts, about
-
 std::string ReportPath(const RunInfo& info) { return info.run_dir + "/report.html"; }
-
-absl::StatusOr<std::vector<SampleRecord>> SamplesForReport(RunStore& store, int64_t step) {
-  TANDEM_ASSIGN_OR_RETURN(
-      SampleRecordPage page,
-      store.ListSamples({.step = step, .limit = kReportSamples, .max_bytes = kReportTextBytes}));
-  return std::move(page.samples);
-}
-
-absl::StatusOr<RunFigures> GatherFigures(RunStore& store) {
-  RunFigures figures;
-  TANDEM_RETURN_IF_ERROR(
-      ForEachStep(store, /*undone=*/false, [&](const StepRecord& step) { figures.Add(step); }));
-  TANDEM_RETURN_IF_ERROR(ForEachStep(store, /*undone=*/true,
-                                     [&](const StepRecord& step) { figures.AddUndone(step); }));
-  TANDEM_RETURN_IF_ERROR(ForEachEvaluation(
-      store, {}, [&](const EvaluationRecord& evaluation) { figures.Add(evaluation); }));
-  return figures;
-}
-
-absl::Status WriteReport(RunStore& store,
-                         const RunInfo& info,
-                         const RunSummary& summary,
-                         const RunFigures& figures) {
-  ReportInput report{.info = info, .summary = summary, .figures = figures};
-  if (figures.steps > 0) {
-    TANDEM_ASSIGN_OR_RETURN(report.first_samples, SamplesForReport(store, figures.first_step));
-    TANDEM_ASSIGN_OR_RETURN(report.last_samples, SamplesForReport(store, figures.last_step));
-  }
-  return WriteFileAtomically(ReportPath(info), HtmlReport(report));
-}
 
 }  // namespace
 
@@ -92,7 +58,8 @@ absl::Status RunRecorder::Record() {
 absl::Status RunRecorder::WriteEnd(RunSummary& summary, RunFigures& figures) {
   TANDEM_RETURN_IF_ERROR(store_.RecordRun(info_));
   TANDEM_ASSIGN_OR_RETURN(figures, GatherFigures(store_));
-  TANDEM_RETURN_IF_ERROR(WriteReport(store_, info_, summary, figures));
+  TANDEM_ASSIGN_OR_RETURN(const std::string html, MakeRunReport(store_, info_, summary, figures));
+  TANDEM_RETURN_IF_ERROR(WriteFileAtomically(ReportPath(info_), html));
   summary.report = ReportPath(info_);
   return absl::OkStatus();
 }
@@ -111,7 +78,8 @@ void RunRecorder::End(const absl::Status& status,
     const absl::Status written = WriteEnd(summary, figures);
     if (!written.ok()) {
       const std::string text =
-          fmt::format("no report was written: {}", std::string(written.message()));
+          fmt::format("no report was written: {}; later: tandemctl report --run-dir {}",
+                      std::string(written.message()), info_.run_dir);
       LogWarn("{}", text);
       progress_.OnMessage("warning: " + text);
     }

@@ -16,6 +16,7 @@
 #include "controller/cli/local_commands.h"
 #include "controller/cli/lora_command.h"
 #include "controller/cli/memory_command.h"
+#include "controller/cli/report_command.h"
 
 namespace tandem {
 namespace {
@@ -48,6 +49,7 @@ struct Options {
   LoraInspectOptions inspect;
   PlanOptions plan;
   MemoryOptions memory;
+  ReportOptions report;
   BatchInspectOptions batch;
   int64_t eval_n = 0, max_prompts = 0;
   double eval_temperature = 1.0;
@@ -183,6 +185,15 @@ class CommandLine {
                      "samples of the step that this generation has undone (steps --undone)")
         ->check(CLI::NonNegativeNumber);
     AddMemory();
+    AddReport();
+  }
+
+  void AddReport() {
+    CLI::App* report = Local(&app_, "report", "write the report of the run in --run-dir", [this] {
+      o_.report.run_dir = globals_.run_dir;
+      return ReportCommand(o_.report, std::cout);
+    });
+    report->add_option("--html", o_.report.html, "file to write; without: RUN_DIR/report.html");
   }
 
   void AddMemory() {

@@ -200,18 +200,25 @@ std::string ValidationTable(const std::vector<EvaluationRecord>& evaluations) {
   return html + "</table>";
 }
 
+std::string Outcome(const RunSummary& summary, int64_t total_steps) {
+  const std::string end =
+      summary.completed ? "completed"
+      : summary.error.empty()
+          ? "stopped"
+          : "<span class=\"error\">failed: " + EscapeHtml(summary.error) + "</span>";
+  return fmt::format("{} after {} of {} steps in {}, {} worker restart(s)", end, summary.steps,
+                     total_steps, FormatSeconds(summary.seconds), summary.restarts);
+}
+
 std::string Facts(const ReportInput& input) {
   const std::string outcome =
-      input.summary.completed ? "completed"
-      : input.summary.error.empty()
-          ? "stopped"
-          : "<span class=\"error\">failed: " + EscapeHtml(input.summary.error) + "</span>";
+      input.summary
+          ? Outcome(*input.summary, input.info.total_steps)
+          : fmt::format("{} of {} steps are recorded; how the run ended is not in its records",
+                        input.figures.last_step, input.info.total_steps);
   return fmt::format(
-      "<p>{} after {} of {} steps in {}, {} worker restart(s). Started {}. Build {}, numerics {}{}."
-      "</p>",
-      outcome, input.summary.steps, input.info.total_steps, FormatSeconds(input.summary.seconds),
-      input.summary.restarts, EscapeHtml(input.info.started_at), EscapeHtml(input.info.build),
-      EscapeHtml(input.info.numerics_class),
+      "<p>{}. Started {}. Build {}, numerics {}{}.</p>", outcome, EscapeHtml(input.info.started_at),
+      EscapeHtml(input.info.build), EscapeHtml(input.info.numerics_class),
       input.info.kernel_sets.empty() ? "" : " on " + EscapeHtml(input.info.kernel_sets));
 }
 

@@ -1,6 +1,7 @@
 // The run's report as one HTML page, with plots as inline SVG: no scripts and no external files.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ std::string SvgBars(const std::string& title, const std::vector<PlotBar>& bars);
 // The contents of a run's report.
 struct ReportInput {
   RunInfo info;
-  RunSummary summary;
+  std::optional<RunSummary> summary;  // nullopt: how the run ended is not known
   RunFigures figures;
   std::vector<SampleRecord> first_samples;  // some samples of the first step
   std::vector<SampleRecord> last_samples;   // some samples of the last step

@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 // What a finished run has made: contents by name below the run directory.
 std::map<std::string, std::string> MadeByRun(const std::string& folder) {
   std::map<std::string, std::string> made;
-  for (const char* name :
-       {"run.db", "metrics.jsonl", "report.html", "checkpoints", "samples", "tensorboard"}) {
+  for (const char* name : {"run.db", "metrics.jsonl", "report.html", "checkpoints", "samples",
+                           "tensorboard", "partial_journal.jsonl"}) {
     const fs::path path = fs::path(folder) / name;
     if (fs::is_regular_file(path)) made[name] = FileText(path);
     if (!fs::is_directory(path)) continue;
@@ -69,6 +69,33 @@ TEST_CASE("a finished run that is started again in vain is left as it was, byte 
   REQUIRE(rig.LeftBehind() == "");
 }
 
+TEST_CASE("so is one with partial rollout, whose journal goes with it") {
+  ClusterRig rig({.config = {{"trainer.total_training_steps", "2"},
+                             {"data.max_response_length", "32"},
+                             {"rollout.partial.max_tokens_per_round", "6"},
+                             {"rollout.partial.groups_per_round", "6"}}});
+  REQUIRE(rig.Launch().Wait() == 0);
+  const auto made = MadeByRun(rig.run_dir());
+  REQUIRE(made.contains("partial_journal.jsonl"));
+
+  // Another seed: the journal is of another run.
+  rig.Set("trainer.seed", "7");
+  TestProcess& controller = rig.StartController();
+  rig.WaitForStatus("the wait for workers",
+                    [](const auto& status) { return status.state() == "starting"; });
+  controller.Signal(SIGINT);
+  controller.Wait();
+  REQUIRE(MadeByRun(rig.run_dir()) == made);
+
+  REQUIRE(rig.Launch().Wait() == 0);
+  INFO(rig.Log("launcher"));
+  const std::string previous = "checkpoints.previous/";
+  REQUIRE(rig.RunFile(previous + "partial_journal.jsonl") == made.at("partial_journal.jsonl"));
+  REQUIRE(rig.HasRunFile("partial_journal.jsonl"));
+  REQUIRE(rig.RunFile("checkpoints/finished") == "2\n");
+  REQUIRE(rig.LeftBehind() == "");
+}
+
 TEST_CASE("a report that cannot be written does not make the run look unfinished") {
   ClusterRig rig({.config = {{"trainer.total_training_steps", "1"}}});
   fs::create_directories(rig.run_dir() + "/report.html/in the way");
@@ -78,6 +105,14 @@ TEST_CASE("a report that cannot be written does not make the run look unfinished
   REQUIRE(Has(rig.Log("launcher"), "completed after 1 steps"));
   REQUIRE(rig.RunFile("checkpoints/finished") == "1\n");
   REQUIRE(rig.LeftBehind() == "");
+
+  // It is made later, from the records.
+  REQUIRE(rig.Ctl({"report"}).code != 0);
+  fs::remove_all(rig.run_dir() + "/report.html");
+  const auto report = rig.Ctl({"report"});
+  INFO(report.output);
+  REQUIRE(report.code == 0);
+  REQUIRE(Has(rig.RunFile("report.html"), "1 of 1 steps are recorded"));
 }
 
 }  // namespace

@@ -95,14 +95,22 @@ absl::StatusOr<RunInfo> RunQueries::NewestRun() const {
   if (!Has("runs")) return none;
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement select,
-      db_->Prepare(Select("runs", {"run_id", "started_at", "run_dir", "memory_plan"}) +
+      db_->Prepare(Select("runs", {"run_id", "started_at", "run_dir", "build", "numerics_class",
+                                   "config_yaml", "total_steps", "first_step", "kernel_sets",
+                                   "memory_plan"}) +
                    " ORDER BY rowid DESC LIMIT 1"));
   TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
   if (!row) return none;
   return RunInfo{.run_id = select.Text(0),
                  .run_dir = select.Text(2),
                  .started_at = select.Text(1),
-                 .memory_plan = select.Text(3)};
+                 .build = select.Text(3),
+                 .numerics_class = select.Text(4),
+                 .kernel_sets = select.Text(8),
+                 .config_yaml = select.Text(5),
+                 .memory_plan = select.Text(9),
+                 .total_steps = select.Int(6),
+                 .first_step = select.Int(7)};
 }
 
 absl::StatusOr<std::vector<PhaseTime>> RunQueries::PhasesOf(const StepRecord& step,

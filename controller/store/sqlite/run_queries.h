@@ -22,8 +22,7 @@ class RunQueries {
   // `db` must outlive the result.
   static absl::StatusOr<RunQueries> Look(SqliteDatabase* db);
 
-  // The id, start time, directory and memory plan of the run that was recorded last. NotFound:
-  // there is none.
+  // What was recorded of the run, or the resume, that began last. NotFound: there is none.
   absl::StatusOr<RunInfo> NewestRun() const;
   // As the methods of RunRecords.
   absl::StatusOr<std::vector<StepRecord>> ListSteps(const StepQuery& query) const;

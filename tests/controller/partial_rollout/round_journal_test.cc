@@ -170,6 +170,24 @@ TEST_CASE("what does not fit is forgotten from there on, and old steps are prune
   REQUIRE_FALSE(f.Open()->Find(3, 0, 3));
 }
 
+TEST_CASE("a run that begins anew leaves an earlier one's journal alone until it is cleared",
+          "[journal]") {
+  const RoundJournalFixture f;
+  REQUIRE(f.Open()->Append(1, 0, 1, kPoints).ok());
+  const std::string before = ReadWholeFile(f.path).value();
+  const auto journal = RoundJournal::OpenUnread(f.path, "of other settings");
+  REQUIRE_FALSE(journal->Find(1, 0, 1));
+  REQUIRE(journal->note().empty());
+  REQUIRE(ReadWholeFile(f.path).value() == before);
+  // What was there is moved away meanwhile.
+  std::filesystem::rename(f.path, f.path + ".moved");
+  REQUIRE(journal->Clear().ok());
+  REQUIRE(journal->Append(1, 0, 1, {}).ok());
+  REQUIRE(ReadWholeFile(f.path + ".moved").value() == before);
+  REQUIRE(RoundJournal::Open(f.path, "of other settings").value()->Find(1, 0, 1) ==
+          InterruptionPoints{});
+}
+
 TEST_CASE("a full disk is told, and what was there stays readable", "[journal]") {
   const RoundJournalFixture f;
   const auto journal = f.Open();

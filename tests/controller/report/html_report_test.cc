@@ -14,7 +14,7 @@ TEST_CASE("HtmlReport is one page without outside files and escapes texts", "[re
   ReportInput input;
   input.info.run_id = "r<1>";
   input.info.config_yaml = "a: <b>";
-  input.summary.error = "worker <gone>";
+  input.summary = RunSummary{.error = "worker <gone>"};
   StepRecord step;
   step.step = 1;
   step.metrics[kRewardMean] = 0.5;
@@ -48,6 +48,13 @@ TEST_CASE("SvgLines copes with no points, one point and NaN", "[report][svg]") {
   REQUIRE(Has(SvgLines("t", {{"s", {}}}), "<svg"));
   REQUIRE_FALSE(Has(SvgLines("t", {{"s", {{1, 2}}}}), "nan"));
   REQUIRE_FALSE(Has(SvgLines("t", {{"s", {{1, std::nan("")}, {2, 3}}}}), "nan"));
+}
+
+TEST_CASE("HtmlReport of records alone does not say how the run ended", "[report][html]") {
+  ReportInput input;
+  input.info.total_steps = 9;
+  input.figures = {StepRecord{.step = 4}};
+  REQUIRE(Has(HtmlReport(input), "4 of 9 steps are recorded; how the run ended is not in"));
 }
 
 TEST_CASE("HtmlReport names the steps that were undone", "[report][html]") {
