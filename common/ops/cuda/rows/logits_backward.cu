@@ -5,6 +5,9 @@
 namespace tandem {
 namespace {
 
+// As on a CPU (common/ops/cpu/kernels/backward.h), whose bits the gradient has.
+constexpr float kLeastSlopeLogit = -1e30f;
+
 // With p the softmax, l its logarithm and H the entropy, for x = logit / T:
 // d log_prob / dx_j = [j = target] - p_j and dH / dx_j = -p_j * (l_j + H).
 __global__ void __launch_bounds__(kWordThreads) LogitsBackward(const float* logits,
@@ -25,14 +28,14 @@ __global__ void __launch_bounds__(kWordThreads) LogitsBackward(const float* logi
   TANDEM_UNROLL
   for (int i = 0; i < 8; ++i) {
     const int id = first_id + col + i;
-    const float x = logit.of[i] * row.inverse_temperature - row.stats.max;
+    float x = logit.of[i] * row.inverse_temperature - row.stats.max;
     const float p = ExpOfNegative(x) * inverse_sum;
-    // Of a masked logit, -inf, p is 0: so is its gradient.
-    const bool masked = logit.of[i] == -BitsToFloat(0x7f800000u);
+    // Of a masked logit, -inf, p is 0: so is its gradient if the slope is finite.
+    if (x < kLeastSlopeLogit) x = kLeastSlopeLogit;
     const float slope =
         fmaf(row.grad_entropy, (x - row.stats.log_sum) + row.stats.entropy, row.grad_log_prob);
-    float g = masked ? 0.0f : -(p * slope);
-    if (id == row.target && !masked) g += row.grad_log_prob;
+    float g = -(p * slope);
+    if (id == row.target && logit.of[i] != -BitsToFloat(0x7f800000u)) g += row.grad_log_prob;
     gradient.of[i] = id < vocab_limit ? g * row.inverse_temperature : 0.0f;
   }
   StoreWords(dlogits + at * dlogits_stride + col, Round(gradient));

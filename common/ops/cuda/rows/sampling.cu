@@ -29,22 +29,24 @@ __device__ Choice GreedyChunk(const LogitSums* sums, int chunks, float max) {
   return {static_cast<int>(lowest), 0.0f};
 }
 
-// By a whole warp: the chunk in which the cumulative weight passes `target`.
+// By a whole warp: the chunk in which the cumulative weight passes `target`. If rounding leaves the
+// sum below the target, it is the last one with a weight: tokens of later chunks may be masked.
 __device__ Choice ChunkAt(const LogitSums* sums, int chunks, float max, float target) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  Choice choice = {0, 0.0f};
-  for (int first = 0; first < chunks - 1; first += 32) {
-    const int n = chunks - 1 - first < 32 ? chunks - 1 - first : 32;
+  Choice choice = {0, 0.0f}, last = choice;
+  for (int first = 0; first < chunks; first += 32) {
+    const int n = chunks - first < 32 ? chunks - first : 32;
     float mine = 0;
     if (lane < n) mine = sums[first + lane].sum * ExpOfNegative(sums[first + lane].max - max);
     for (int i = 0; i < n; ++i) {
       const float weight = Shuffle(mine, i);
       if (choice.before + weight > target) return choice;
+      if (weight != 0.0f) last = choice;
       choice.before += weight;
       ++choice.chunk;
     }
   }
-  return choice;
+  return last;
 }
 
 // The index at which the sum of `before` and the chunk's weights, added one by one, passes

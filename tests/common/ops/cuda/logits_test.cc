@@ -46,6 +46,16 @@ Scores ScoreLogits(const std::vector<float>& logits,
   return scores;
 }
 
+// Random ones; `masked`: every third id is -inf, and the whole of chunk 1.
+std::vector<float> TestLogits(int64_t rows, uint32_t seed, float scale, bool masked) {
+  std::vector<float> logits = RandomFloats(rows, kLogitsStride, seed, scale);
+  for (size_t i = 0; masked && i < logits.size(); ++i) {
+    const size_t id = i % static_cast<size_t>(kLogitsStride);
+    if (id % 3 == 1 || id / static_cast<size_t>(kCudaVocabChunk) == 1) logits[i] = -INFINITY;
+  }
+  return logits;
+}
+
 std::vector<ScoredRow> RowsToScore(int64_t count) {
   std::vector<ScoredRow> rows;
   for (int32_t i = 0; i < count; ++i) {
@@ -60,7 +70,9 @@ static_assert(kCudaVocabChunk == kVocabChunk);
 TEST_CASE("From equal logits come the CPU's statistics and log-probs", "[cuda][logits]") {
   const KernelSet& cpu = **ChooseKernels(DType::kFloat32);
   constexpr int64_t kRows = 7;
-  const std::vector<float> logits = RandomFloats(kRows, kLogitsStride, 1, 9.0f);
+  const bool masked = GENERATE(false, true);
+  INFO("masked: " << masked);
+  const std::vector<float> logits = TestLogits(kRows, 1, 9.0f, masked);
   const std::vector<ScoredRow> rows = RowsToScore(kRows);
   for (const emulator::Order order : testing::kOrders) {
     const ScopedOrder scoped(order);
@@ -107,7 +119,9 @@ TEST_CASE("A row's log-prob does not depend on rows or chunks at once", "[cuda][
 TEST_CASE("The gradient of logits has the CPU's bits", "[cuda][logits]") {
   const KernelSet& cpu = **ChooseKernels(DType::kBFloat16);
   constexpr int64_t kRows = 4;
-  const std::vector<float> logits = RandomFloats(kRows, kLogitsStride, 3, 6.0f);
+  const bool masked = GENERATE(false, true);
+  INFO("masked: " << masked);
+  const std::vector<float> logits = TestLogits(kRows, 3, 6.0f, masked);
   const std::vector<ScoredRow> rows = RowsToScore(kRows);
   const Scores scores = ScoreLogits(logits, 0, rows, kLogitsChunks);
   std::vector<LogitsGradientRow> gradients;

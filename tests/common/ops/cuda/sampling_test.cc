@@ -1,5 +1,8 @@
 #include "common/ops/cuda/rows/sampling.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
@@ -93,6 +96,30 @@ TEST_CASE("From equal logits come the CPU's tokens", "[cuda][sampling]") {
   rows[1].uniform = 0x1p-24f;
   rows[2].uniform = 1.0f - 0x1p-24f;
   RequireCpuDraws(logits, rows);
+}
+
+TEST_CASE("Masked ids are never drawn, also where the last chunk has no other", "[cuda][sampling]") {
+  constexpr size_t kRows = 48;
+  constexpr size_t kFirstMasked = 2048;  // of the last chunk
+  std::vector<float> logits = RandomFloats(kRows, kSampledStride, 9, 8.0f);
+  std::vector<SampleRow> rows;
+  for (size_t i = 0; i < kRows; ++i) {
+    float* const row = &logits[i * kSampledStride];
+    std::fill(row + kFirstMasked, row + kSampledStride, -INFINITY);
+    for (size_t id = 1; id < kFirstMasked; id += 3) row[id] = -INFINITY;
+    // A sum over chunks that rounding leaves below this end is met by some of the rows.
+    rows.push_back({.temperature = 0.6f + 0.2f * static_cast<float>(i % 5),
+                    .top_p = i % 6 == 5 ? 0.9f : 1.0f,
+                    .top_k = i % 8 == 7 ? 50 : -1,
+                    .uniform = i % 2 == 0 ? 1.0f - 0x1p-24f : RandomUniform(7, 8, i)});
+  }
+  RequireCpuDraws(logits, rows);
+  for (const SampledToken& token : Draw(logits, rows)) {
+    REQUIRE(token.token < static_cast<int32_t>(kFirstMasked));
+    REQUIRE(token.token % 3 != 1);
+    REQUIRE(std::isfinite(token.log_prob));
+    REQUIRE(std::isfinite(token.entropy));
+  }
 }
 
 TEST_CASE("Filtered rows get the CPU's tokens from equal logits", "[cuda][sampling]") {
