@@ -8,7 +8,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
-#include "controller/store/sqlite_run_store.h"
+#include "controller/store/sqlite/run_reader.h"
 #include "tests/e2e/recovery.h"
 #include "tests/support/small_disk.h"
 #include "tests/support/text.h"
@@ -43,12 +43,12 @@ struct StoredRows {
 };
 
 StoredRows RowsOf(const ClusterRig& rig, int64_t steps) {
-  const auto store = *SqliteRunStore::Open(rig.run_dir() + "/run.db");
+  const auto store = *SqliteRunReader::Open(rig.run_dir() + "/run.db");
   StoredRows rows;
-  const std::vector<StepRecord> stored = *store->ListSteps(0, 0, 0);
+  const std::vector<StepRecord> stored = *store->ListSteps({});
   for (const StepRecord& step : stored) rows.steps.push_back(step.step);
   for (int64_t step = 1; step <= steps; ++step) {
-    const SampleRecordPage page = *store->ListSamples(step, 1000, 0);
+    const SampleRecordPage page = *store->ListSamples({.step = step});
     for (const SampleRecord& sample : page.samples) {
       rows.samples.push_back(
           fmt::format("{} {} {} {}", step, sample.sample_id, sample.response, sample.reward));

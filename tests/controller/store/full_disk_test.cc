@@ -10,7 +10,7 @@
 #include "common/base/disk_refusal.h"
 #include "common/formats/files.h"
 #include "controller/store/sample_store.h"
-#include "controller/store/sqlite_run_store.h"
+#include "controller/store/sqlite/sqlite_run_store.h"
 #include "controller/store/tensorboard_tracker.h"
 #include "controller/store/trackers.h"
 #include "tests/fakes/fake_clock.h"
@@ -133,13 +133,13 @@ TEST_CASE("a store on a full disk refuses a row whole, and takes it once there i
   REQUIRE(IsDiskRefused(refused));
   REQUIRE(absl::IsResourceExhausted(refused));
   REQUIRE(testing::Has(std::string(refused.message()), "run.db"));
-  REQUIRE(store->ListSamples(2, 0, 0)->total == 0);
-  REQUIRE(store->ListSteps(0, 0, 0)->size() == 1);
+  REQUIRE(store->ListSamples({.step = 2, .limit = 1})->total == 0);
+  REQUIRE(store->ListSteps({})->size() == 1);
   f.disk.Empty();
   REQUIRE(store->RecordSamples(2, samples).ok());
   REQUIRE(store->RecordStep({.step = 2, .version = 2}).ok());
-  REQUIRE(store->ListSamples(2, 100, 0)->total == 20);
-  REQUIRE(store->ListSteps(0, 0, 0)->size() == 2);
+  REQUIRE(store->ListSamples({.step = 2, .limit = 1})->total == 20);
+  REQUIRE(store->ListSteps({})->size() == 2);
 }
 
 }  // namespace tandem
