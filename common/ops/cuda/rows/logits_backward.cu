@@ -5,6 +5,9 @@
 namespace tandem {
 namespace {
 
+// As on the CPU (kernels/backward.h).
+constexpr float kLeastSlopeLogit = -1e30f;
+
 // With p the softmax, l its logarithm and H the entropy, for x = logit / T:
 // d log_prob / dx_j = [j = target] - p_j and dH / dx_j = -p_j * (l_j + H).
 __global__ void __launch_bounds__(kWordThreads) LogitsBackward(const float* logits,
@@ -27,11 +30,13 @@ __global__ void __launch_bounds__(kWordThreads) LogitsBackward(const float* logi
     const int id = first_id + col + i;
     const float x = logit.of[i] * row.inverse_temperature - row.stats.max;
     const float p = ExpOfNegative(x) * inverse_sum;
-    // Of a masked logit, -inf, p is 0: so is its gradient.
+    // Of a masked logit, -inf, p is 0: so is its gradient if the slope is finite.
     const bool masked = logit.of[i] == -BitsToFloat(0x7f800000u);
-    const float slope =
-        fmaf(row.grad_entropy, (x - row.stats.log_sum) + row.stats.entropy, row.grad_log_prob);
-    float g = masked ? 0.0f : -(p * slope);
+    const float slope = fmaf(
+        row.grad_entropy,
+        ((x < kLeastSlopeLogit ? kLeastSlopeLogit : x) - row.stats.log_sum) + row.stats.entropy,
+        row.grad_log_prob);
+    float g = -(p * slope);
     if (id == row.target && !masked) g += row.grad_log_prob;
     gradient.of[i] = id < vocab_limit ? g * row.inverse_temperature : 0.0f;
   }

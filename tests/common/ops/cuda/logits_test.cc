@@ -57,10 +57,24 @@ std::vector<ScoredRow> RowsToScore(int64_t count) {
 
 static_assert(kCudaVocabChunk == kVocabChunk);
 
+namespace {
+
+// Some logits of each row are masked with -inf, in every second row all of a chunk, targets too.
+void MaskLogits(std::vector<float>& logits) {
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const size_t row = i / kLogitsStride, id = i % kLogitsStride;
+    const bool masked = id % 3 == 1 || (row % 2 == 1 && id / 1024 == 1);
+    if (masked) logits[i] = -INFINITY;
+  }
+}
+
+}  // namespace
+
 TEST_CASE("From equal logits come the CPU's statistics and log-probs", "[cuda][logits]") {
   const KernelSet& cpu = **ChooseKernels(DType::kFloat32);
   constexpr int64_t kRows = 7;
-  const std::vector<float> logits = RandomFloats(kRows, kLogitsStride, 1, 9.0f);
+  std::vector<float> logits = RandomFloats(kRows, kLogitsStride, 1, 9.0f);
+  if (GENERATE(false, true)) MaskLogits(logits);
   const std::vector<ScoredRow> rows = RowsToScore(kRows);
   for (const emulator::Order order : testing::kOrders) {
     const ScopedOrder scoped(order);
@@ -107,7 +121,8 @@ TEST_CASE("A row's log-prob does not depend on rows or chunks at once", "[cuda][
 TEST_CASE("The gradient of logits has the CPU's bits", "[cuda][logits]") {
   const KernelSet& cpu = **ChooseKernels(DType::kBFloat16);
   constexpr int64_t kRows = 4;
-  const std::vector<float> logits = RandomFloats(kRows, kLogitsStride, 3, 6.0f);
+  std::vector<float> logits = RandomFloats(kRows, kLogitsStride, 3, 6.0f);
+  if (GENERATE(false, true)) MaskLogits(logits);
   const std::vector<ScoredRow> rows = RowsToScore(kRows);
   const Scores scores = ScoreLogits(logits, 0, rows, kLogitsChunks);
   std::vector<LogitsGradientRow> gradients;
