@@ -127,12 +127,14 @@ bool TellVerdict(const v1::Config& config,
 // Tells what the run will write. ResourceExhausted: its checkpoints do not fit.
 absl::Status CheckDisks(const v1::Config& config,
                         const CheckedInputs& checked,
+                        int64_t staying_checkpoints,
                         ProgressSink& progress) {
-  const auto index = CheckpointIndex::OpenReadOnly(config.trainer().default_local_dir());
   TANDEM_ASSIGN_OR_RETURN(
       const DiskPlan plan,
-      PlanDisk(checked.inputs.spec, config, checked.train.total_steps, std::ssize(index.List())));
-  for (const std::string& line : DiskPlanText(plan)) progress.OnMessage(line);
+      PlanDisk(checked.inputs.spec, config, checked.train.total_steps, staying_checkpoints));
+  for (const DiskLine& line : DiskPlanText(plan)) {
+    progress.OnMessage((line.fits ? "" : "warning: ") + line.text);
+  }
   return CheckDiskPlan(plan);
 }
 
@@ -141,11 +143,11 @@ absl::StatusOr<bool> DryRunOfTraining(const v1::Config& config, ProgressSink& pr
   TANDEM_RETURN_IF_ERROR(CheckCheckpointDir(config));
   TANDEM_RETURN_IF_ERROR(CheckNobodyThere(config.cluster().run_dir()));
   TANDEM_ASSIGN_OR_RETURN(const CheckedInputs checked, CheckInputsAndPlan(config, progress));
-  TANDEM_RETURN_IF_ERROR(CheckDisks(config, checked, progress));
   TANDEM_ASSIGN_OR_RETURN(
-      const std::vector<std::string> start,
+      const ForeseenStart start,
       ForeseeStart(config, MakeResumeOptions(config, checked.train, checked.inputs)));
-  return TellVerdict(config, start, checked.plan, progress);
+  TANDEM_RETURN_IF_ERROR(CheckDisks(config, checked, start.staying_checkpoints, progress));
+  return TellVerdict(config, start.lines, checked.plan, progress);
 }
 
 absl::StatusOr<bool> DryRunOfCheck(const v1::Config& config, ProgressSink& progress) {
@@ -231,11 +233,11 @@ absl::Status CheckNobodyThere(const std::string& run_dir) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> ForeseeStart(const v1::Config& config,
-                                                      const ResumeOptions& options) {
+absl::StatusOr<ForeseenStart> ForeseeStart(const v1::Config& config, const ResumeOptions& options) {
   CheckpointIndex checkpoints = CheckpointIndex::OpenReadOnly(config.trainer().default_local_dir());
   TANDEM_ASSIGN_OR_RETURN(const ResumePoint point, ChooseResumePoint(config, options, checkpoints));
-  return StartLines(point, checkpoints);
+  return ForeseenStart{.lines = StartLines(point, checkpoints),
+                       .staying_checkpoints = StayingCheckpoints(point, checkpoints)};
 }
 
 absl::StatusOr<std::vector<std::string>> ForeseeCheck(const v1::Config& config) {

@@ -33,10 +33,13 @@ absl::Status CheckWritable(const std::string& folder);
 // without them is free.
 absl::Status CheckNobodyThere(const std::string& run_dir);
 
-// Lines for the user about the checkpoints: where a run with these options would begin to train,
-// and the warnings that it would give. Nothing is moved. Errors as ChooseResumePoint.
-absl::StatusOr<std::vector<std::string>> ForeseeStart(const v1::Config& config,
-                                                      const ResumeOptions& options);
+struct ForeseenStart {
+  // For the user, about the checkpoints: where the run would begin to train, and its warnings.
+  std::vector<std::string> lines;
+  int64_t staying_checkpoints = 0;  // see the function
+};
+// Where a run with these options would begin. Nothing is moved. Errors as ChooseResumePoint.
+absl::StatusOr<ForeseenStart> ForeseeStart(const v1::Config& config, const ResumeOptions& options);
 // The same about which weights a check would look at. Errors as PeekResumePoint.
 absl::StatusOr<std::vector<std::string>> ForeseeCheck(const v1::Config& config);
 

@@ -1,6 +1,5 @@
 #include "controller/assembly/train_assembly.h"
 
-#include <iterator>
 #include <string>
 #include <utility>
 
@@ -159,8 +158,14 @@ absl::StatusOr<std::unique_ptr<Assembly>> MakeTrainAssembly(const AssemblyOption
       ChooseResumePoint(config, MakeResumeOptions(config, train, inputs, options.launch_id),
                         checkpoints));
   TANDEM_ASSIGN_OR_RETURN(const DiskPlan disks, PlanDisk(inputs.spec, config, train.total_steps,
-                                                         std::ssize(checkpoints.List())));
-  for (const std::string& line : DiskPlanText(disks)) LogInfo("{}", line);
+                                                         StayingCheckpoints(start, checkpoints)));
+  for (const DiskLine& line : DiskPlanText(disks)) {
+    if (line.fits) {
+      LogInfo("{}", line.text);
+    } else {
+      start.warnings.push_back(line.text);  // which are logged, and told to the user
+    }
+  }
   TANDEM_RETURN_IF_ERROR(CheckDiskPlan(disks));
   train.expected_checkpoint_bytes = disks.checkpoint_bytes;
   // An earlier run's records are not even opened before they are moved.

@@ -96,7 +96,9 @@ absl::Status CheckData(const v1::Config& config, const ModelSpec& model, std::os
   }
   const auto rows = static_cast<int64_t>(data.train.prompts.size());
   TANDEM_ASSIGN_OR_RETURN(const DiskPlan plan, PlanDisk(model, config, PlannedSteps(config, rows)));
-  for (const std::string& line : DiskPlanText(plan)) out << "# " << line << "\n";
+  for (const DiskLine& line : DiskPlanText(plan)) {
+    out << "# " << (line.fits ? "" : "warning: ") << line.text << "\n";
+  }
   const absl::Status fits = CheckDiskPlan(plan);
   if (!fits.ok()) out << "# warning: " << std::string(fits.message()) << "\n";
   return absl::OkStatus();

@@ -72,11 +72,20 @@ DiskItem Samples(const v1::Config& config, int64_t steps) {
 DiskItem Store(const v1::Config& config, int64_t steps) {
   const int64_t samples = Times(config.data().train_batch_size(), config.rollout().n());
   const int64_t tokens = config.data().max_prompt_length() + config.data().max_response_length();
-  const int64_t step = Times(samples, kSampleRowBytes + kTextBytesPerToken * tokens) + kStepBytes;
-  return {.what = "run.db and metrics",
-          .folder = config.cluster().run_dir(),
-          .bytes = Times(steps, step),
-          .how = fmt::format("{} step(s) of {} MiB", steps, Mib(step))};
+  const int64_t texts = Times(samples, Times(kTextBytesPerToken, tokens));
+  const int64_t rest = Times(samples, kSampleRowBytes) + kStepBytes;
+  const int64_t kept = config.trainer().steps_with_texts();
+  DiskItem item{.what = "run.db and metrics", .folder = config.cluster().run_dir()};
+  if (kept == 0 || kept >= steps) {
+    item.bytes = Times(steps, texts + rest);
+    item.how = fmt::format("{} step(s) of {} MiB", steps, Mib(texts + rest));
+    return item;
+  }
+  // The texts of a step more are there until those of the oldest are dropped.
+  item.bytes = Times(steps, rest) + Times(kept + 1, texts);
+  item.how = fmt::format("{} step(s) of {} MiB, and {} MiB of texts of each of the newest {}",
+                         steps, Mib(rest), Mib(texts), kept);
+  return item;
 }
 
 DiskItem Logs(const v1::Config& config) {
@@ -142,7 +151,7 @@ DiskSpace DiskSpaceOf(const std::string& folder) {
   return space;
 }
 
-std::vector<std::string> DiskPlanText(const DiskPlan& plan, const FindDiskSpace& find) {
+std::vector<DiskLine> DiskPlanText(const DiskPlan& plan, const FindDiskSpace& find) {
   struct OneDisk {
     std::string folder, parts;
     int64_t bytes = 0, free_bytes = 0;
@@ -157,11 +166,12 @@ std::vector<std::string> DiskPlanText(const DiskPlan& plan, const FindDiskSpace&
     disk.bytes += item.bytes;
     disk.free_bytes = space.free_bytes;
   }
-  std::vector<std::string> lines;
+  std::vector<DiskLine> lines;
   for (const auto& [device, disk] : disks) {
-    lines.push_back(fmt::format("{}disk of {}: at most {} MiB will be written, {} MiB are free: {}",
-                                disk.bytes > disk.free_bytes ? "warning: " : "", disk.folder,
-                                Mib(disk.bytes), disk.free_bytes >> 20, disk.parts));
+    lines.push_back(
+        {.text = fmt::format("disk of {}: at most {} MiB will be written, {} MiB are free: {}",
+                             disk.folder, Mib(disk.bytes), disk.free_bytes >> 20, disk.parts),
+         .fits = disk.bytes <= disk.free_bytes});
   }
   return lines;
 }

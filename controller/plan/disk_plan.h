@@ -34,8 +34,9 @@ struct DiskPlan {
   std::vector<DiskItem> items;
 };
 
-// `total_steps`: of the run; `existing_checkpoints`: complete ones in trainer.default_local_dir,
-// whose bytes are used already. Errors as MakeLoraSpec.
+// `total_steps`: of the run; `existing_checkpoints`: complete ones that stay in
+// trainer.default_local_dir (StayingCheckpoints), whose bytes are used already. Errors as
+// MakeLoraSpec.
 absl::StatusOr<DiskPlan> PlanDisk(const ModelSpec& spec,
                                   const v1::Config& config,
                                   int64_t total_steps,
@@ -50,10 +51,13 @@ using FindDiskSpace = std::function<DiskSpace(const std::string& folder)>;
 // By stat and statvfs; where they fail, no limit.
 DiskSpace DiskSpaceOf(const std::string& folder);
 
-// A line for each file system: what will be written there, the sum, and what is free. Lines of file
-// systems where the sum does not fit begin with "warning: ".
-std::vector<std::string> DiskPlanText(const DiskPlan& plan,
-                                      const FindDiskSpace& find = DiskSpaceOf);
+// What will be written to one file system, the sum, and what is free there.
+struct DiskLine {
+  std::string text;
+  bool fits = true;
+};
+// A line for each file system.
+std::vector<DiskLine> DiskPlanText(const DiskPlan& plan, const FindDiskSpace& find = DiskSpaceOf);
 
 // ResourceExhausted: the checkpoints that the run keeps do not fit on their disk, with nothing else
 // on it; where they grow with the run, not even one does. The message has the sum, what is free,

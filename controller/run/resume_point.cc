@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <set>
 
@@ -290,6 +291,14 @@ absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
   point.set_aside = SetAside::kNothing;
   if (point.checkpoint.empty()) point.note.clear();
   return point;
+}
+
+int64_t StayingCheckpoints(const ResumePoint& start, const CheckpointIndex& checkpoints) {
+  if (start.set_aside == SetAside::kWholeRun) return 0;
+  const std::vector<CheckpointEntry> all = checkpoints.List();
+  if (start.set_aside == SetAside::kNothing) return std::ssize(all);
+  return std::count_if(all.begin(), all.end(),
+                       [&](const CheckpointEntry& entry) { return entry.step <= start.step; });
 }
 
 absl::Status ClaimForLaunch(const std::string& run_dir, const std::string& launch_id) {

@@ -60,6 +60,9 @@ absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
                                               const ResumeOptions& options,
                                               CheckpointIndex& checkpoints);
 
+// The complete checkpoints that a start leaves in their folder, where it does not set them aside.
+int64_t StayingCheckpoints(const ResumePoint& start, const CheckpointIndex& checkpoints);
+
 // Records durably that the run directory belongs to this launch ("": none); from then on
 // ChooseResumePoint takes its starts for restarts. Errors as WriteFileAtomically.
 absl::Status ClaimForLaunch(const std::string& run_dir, const std::string& launch_id);

@@ -97,17 +97,30 @@ TEST_CASE("samples, rows and logs have upper bounds", "[disk_plan]") {
   REQUIRE(ItemOf(plan, "logs").bytes == 3 * 2 * 2 * kMib);
 }
 
+TEST_CASE("texts are counted for as many steps as keep them", "[disk_plan]") {
+  const auto rows = [](const std::string& kept) {
+    const std::vector<std::string> sizes = {
+        "data.train_batch_size=4", "rollout.n=2", "data.max_prompt_length=10",
+        "data.max_response_length=20", "trainer.steps_with_texts=" + kept};
+    return ItemOf(PlanOf(sizes, 100), "run.db and metrics").bytes;
+  };
+  REQUIRE(rows("0") - rows("9") == 90 * 8 * 5 * 30);
+  REQUIRE(rows("100") == rows("0"));
+}
+
 TEST_CASE("sums are made for each file system, and compared with what is free", "[disk_plan]") {
   const DiskPlan plan = PlanOf({"trainer.save_freq=1"}, 10);
   const int64_t checkpoints = ItemOf(plan, "checkpoints").bytes;
-  const std::vector<std::string> two = DiskPlanText(plan, Disks(checkpoints, int64_t{1} << 40));
+  const std::vector<DiskLine> two = DiskPlanText(plan, Disks(checkpoints, int64_t{1} << 40));
   REQUIRE(two.size() == 2);
-  REQUIRE(two[0].starts_with("disk of /checkpoints: at most "));
-  REQUIRE(two[1].starts_with("disk of /run: at most "));
-  const std::vector<std::string> one = DiskPlanText(plan, Disks(checkpoints, 0, /*one=*/true));
+  REQUIRE(two[0].text.starts_with("disk of /checkpoints: at most "));
+  REQUIRE(two[0].fits);
+  REQUIRE(two[1].text.starts_with("disk of /run: at most "));
+  REQUIRE(two[1].fits);
+  const std::vector<DiskLine> one = DiskPlanText(plan, Disks(checkpoints, 0, /*one=*/true));
   REQUIRE(one.size() == 1);
-  REQUIRE(one[0].starts_with("warning: disk of /checkpoints: at most "));
-  REQUIRE(Has(one[0], "samples"));
+  REQUIRE_FALSE(one[0].fits);
+  REQUIRE(Has(one[0].text, "samples"));
 }
 
 TEST_CASE("checkpoints that cannot fit are refused with sum, space and remedy", "[disk_plan]") {

@@ -209,28 +209,34 @@ TEST_CASE("A finished run whose time was bounded starts anew, or goes on where i
 
 TEST_CASE("A dry run tells where a start would begin, and moves nothing", "[resume]") {
   const ResumePointFolder f;
+  int64_t staying = -1;  // checkpoints, says the newest call of said
   const auto said = [&](std::vector<std::string> overrides, int64_t total_steps = 50) {
-    const auto lines = ForeseeStart(*f.Load(std::move(overrides)), {.total_steps = total_steps});
-    INFO(lines.status().ToString());
-    REQUIRE(lines.ok());
+    const auto start = ForeseeStart(*f.Load(std::move(overrides)), {.total_steps = total_steps});
+    INFO(start.status().ToString());
+    REQUIRE(start.ok());
+    staying = start->staying_checkpoints;
     std::string text;
-    for (const std::string& line : *lines) text += line + "\n";
+    for (const std::string& line : start->lines) text += line + "\n";
     return text;
   };
   REQUIRE(Has(said({}), "a start now: from the model; no checkpoint is in "));
   REQUIRE_FALSE(fs::exists(f.run_dir / "checkpoints"));
   const std::string early = f.Save(5), last = f.Save(50);
+  REQUIRE(staying == 0);
   REQUIRE(Has(said({}), "a start now: resuming from " + last + " (step 50"));
+  REQUIRE(staying == 2);
   REQUIRE(
       Has(said({"actor.optim.lr=0.5"}), "warning: the configuration differs from that of " + last));
   REQUIRE(Has(said({"trainer.resume_mode=resume_path", "trainer.resume_from_path=" + early}),
               "resuming from " + early + " (step 5"));
+  REQUIRE(staying == 1);
   REQUIRE(f.Index().MarkFinished(50).ok());
   for (const std::string& text : {said({}), said({"trainer.resume_mode=disable"})}) {
     INFO(text);
     REQUIRE(Has(text, "starting over; its checkpoints and records move to " +
                           (f.run_dir / "checkpoints.previous").string() +
                           " once the workers are up"));
+    REQUIRE(staying == 0);
   }
   REQUIRE(Has(said({}, 60), "resuming from " + last));
   REQUIRE_FALSE(fs::exists(f.run_dir / "checkpoints.previous"));
