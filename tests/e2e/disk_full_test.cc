@@ -2,7 +2,6 @@
 // stop ends it meanwhile, and the older checkpoint stays.
 #include <filesystem>
 #include <fstream>
-#include <future>
 #include <iostream>
 
 #include <catch2/catch.hpp>
@@ -129,14 +128,14 @@ TEST_CASE("a disk that is full at a checkpoint takes nothing from offloaded mast
   REQUIRE(static_cast<int64_t>(fs::space(rig.run_dir()).available) < checkpoint_bytes);
 
   // What the disk lacks is room for a checkpoint alone.
-  std::future<int> step = std::async(std::launch::async, [&] { return rig.Ctl({"step"}).code; });
+  TestProcess& step = rig.StartCtl({"step"});
   rig.WaitForStatus("the run to wait for space", [](const auto& status) {
     return Has(status.waits_for(), "for the checkpoint of step 2");
   });
   REQUIRE(fs::exists(checkpoints / "step_1" / "model.safetensors"));
   REQUIRE_FALSE(fs::exists(checkpoints / "step_2"));
   fs::remove(filler);
-  REQUIRE(step.get() == 0);
+  REQUIRE(step.Wait() == 0);
   const std::string said = rig.Log("launcher");
   INFO(said << rig.Log("controller"));
   REQUIRE(Has(said, "No space left on device"));
@@ -170,11 +169,11 @@ TEST_CASE("a run on a disk without any space waits, goes on and has lost no row"
   rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
   for (int step = 1; step <= 3; ++step) {
     disk.Fill(0);
-    std::future<int> done = std::async(std::launch::async, [&] { return rig.Ctl({"step"}).code; });
+    TestProcess& done = rig.StartCtl({"step"});
     rig.WaitForStatus("the run to wait for space",
                       [](const auto& status) { return !status.waits_for().empty(); });
     disk.Empty();
-    const int code = done.get();
+    const int code = done.Wait();
     INFO(rig.Log("launcher") << rig.Log("controller"));
     REQUIRE(code == 0);
   }
@@ -209,11 +208,11 @@ TEST_CASE("a disk without any space costs partial rollout no token") {
   rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
   for (int step = 1; step <= 3; ++step) {
     disk.Fill(0);
-    std::future<int> done = std::async(std::launch::async, [&] { return rig.Ctl({"step"}).code; });
+    TestProcess& done = rig.StartCtl({"step"});
     rig.WaitForStatus("the run to wait for space",
                       [](const auto& status) { return !status.waits_for().empty(); });
     disk.Empty();
-    const int code = done.get();
+    const int code = done.Wait();
     INFO(rig.Log("launcher") << rig.Log("controller"));
     REQUIRE(code == 0);
   }
@@ -240,13 +239,13 @@ TEST_CASE("a run that is stopped while it waits for a disk has all rows after th
   rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
   REQUIRE(rig.Ctl({"step"}).code == 0);
   disk.Fill(0);
-  std::future<int> done = std::async(std::launch::async, [&] { return rig.Ctl({"step"}).code; });
+  TestProcess& done = rig.StartCtl({"step"});
   rig.WaitForStatus("the run to wait for space",
                     [](const auto& status) { return !status.waits_for().empty(); });
   REQUIRE(rig.Ctl({"stop"}).code == 0);
   const int code = launcher.Wait();
   disk.Empty();
-  done.get();
+  done.Wait();
   INFO(rig.Log("launcher") << rig.Log("controller"));
   REQUIRE(code == 74);
   REQUIRE(rig.LeftBehind() == "");

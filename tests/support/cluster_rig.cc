@@ -153,11 +153,19 @@ TestProcess& ClusterRig::StartTrainer(int rank) { return StartWorker("trainer", 
 TestProcess& ClusterRig::StartRollout(int rank) { return StartWorker("rollout", rank); }
 
 ClusterRig::CtlResult ClusterRig::Ctl(const std::vector<std::string>& arguments) {
-  const std::string output = dir() / fmt::format("ctl-{}.txt", processes_.size());
+  const std::string output = CtlOutput();
+  const int code = StartCtl(arguments).Wait();
+  return {.code = code, .output = FileText(output)};
+}
+
+std::string ClusterRig::CtlOutput() const {
+  return dir() / fmt::format("ctl-{}.txt", processes_.size());
+}
+
+TestProcess& ClusterRig::StartCtl(const std::vector<std::string>& arguments) {
   std::vector<std::string> all = {"--run-dir", run_dir()};
   all.insert(all.end(), arguments.begin(), arguments.end());
-  const int code = Start("tandemctl", all, output).Wait();
-  return {.code = code, .output = FileText(output)};
+  return Start("tandemctl", all, CtlOutput());
 }
 
 std::vector<std::string> ClusterRig::Running() const {

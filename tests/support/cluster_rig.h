@@ -82,6 +82,8 @@ class ClusterRig {
   };
   // tandemctl with --run-dir and `arguments`.
   CtlResult Ctl(const std::vector<std::string>& arguments);
+  // The same, to be waited for later; it is killed with the rig, as all of its processes.
+  TestProcess& StartCtl(const std::vector<std::string>& arguments);
 
   // What the running controller says of itself; nullopt until it listens.
   std::optional<v1::GetStatusResponse> Status() const;
@@ -127,6 +129,8 @@ class ClusterRig {
                      const std::string& output);
   std::vector<std::string> ConfigFlags() const;
   TestProcess& StartWorker(const std::string& role, int rank);
+  // Of the tandemctl that is started next.
+  std::string CtlOutput() const;
 
   TempDir dir_;
   const std::string model_dir_;
