@@ -14,8 +14,12 @@ namespace tandem {
 inline constexpr char kDiskRefusedUrl[] = "tandem.DiskRefused";
 
 // Whether somebody may mend it while the run waits: space can be freed, a quota raised, a device or
-// a mount come back. A limit on the size of files (EFBIG) is none of these.
-inline bool WaitingMayHelp(int error) { return error == ENOSPC || error == EDQUOT || error == EIO; }
+// a mount come back. A file system that fails may be mounted to be read alone from then on (EROFS),
+// and a network's may forget its files (ESTALE). A limit on the size of files (EFBIG) is none of
+// these.
+inline bool WaitingMayHelp(int error) {
+  return error == ENOSPC || error == EDQUOT || error == EIO || error == EROFS || error == ESTALE;
+}
 
 inline absl::Status WithDiskRefused(absl::Status status) {
   if (!status.ok()) status.SetPayload(kDiskRefusedUrl, absl::Cord("refused"));

@@ -1,7 +1,9 @@
 #include "controller/store/disk/disk_wait.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -15,20 +17,23 @@ namespace {
 
 // How often a wait looks whether the run is to end.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
+// How often a disk is tried that has less free than is expected to be needed: the expectation may
+// be too high.
+constexpr absl::Duration kTryAllTheSameEvery = absl::Minutes(1);
 
 int64_t RoundedUpMib(int64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
 
 // "64 MiB needed, 3 MiB free"; what is not known is left out.
-std::string Sizes(const DiskNeed& need) {
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(need.folder, error);
+std::string Sizes(const DiskNeed& need, std::optional<int64_t> free_bytes) {
   std::string sizes =
       need.bytes > 0 ? fmt::format("{} MiB needed", RoundedUpMib(need.bytes)) : "little is needed";
-  if (!error) sizes += fmt::format(", {} MiB free", space.available >> 20);
+  if (free_bytes) sizes += fmt::format(", {} MiB free", *free_bytes >> 20);
   return sizes;
 }
 
-std::string WaitText(const DiskNeed& need, const absl::Status& refused) {
+std::string WaitText(const DiskNeed& need,
+                     const absl::Status& refused,
+                     std::optional<int64_t> free_bytes) {
   const std::string reason(refused.message());
   if (!absl::IsResourceExhausted(refused)) {
     return fmt::format(
@@ -36,31 +41,50 @@ std::string WaitText(const DiskNeed& need, const absl::Status& refused) {
         need.what, need.folder, reason);
   }
   return fmt::format("no space on {} for {}: {}; the run waits and goes on when there is space: {}",
-                     need.folder, need.what, Sizes(need), reason);
+                     need.folder, need.what, Sizes(need, free_bytes), reason);
 }
 
 }  // namespace
+
+std::optional<int64_t> FreeBytesIn(const std::string& folder) {
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  if (error) return std::nullopt;
+  constexpr auto kMost = static_cast<std::uintmax_t>(std::numeric_limits<int64_t>::max());
+  return static_cast<int64_t>(std::min(space.available, kMost));
+}
 
 absl::Status DiskWait::Until(const DiskNeed& need, const std::function<absl::Status()>& write) {
   absl::Status status = write();
   if (!IsDiskRefused(status) || ended()) return status;
   const Instant begin = clock_.Now();
+  Instant tried = begin;
   std::string told;
   while (IsDiskRefused(status) && !ended()) {
-    SetWaitsFor(WaitText(need, status));
+    SetWaitsFor(WaitText(need, status, options_.free_bytes(need.folder)));
     // Once for each reason, not for each attempt.
     if (told != status.message()) Tell(waits_for());
     told = std::string(status.message());
     Pause();
-    if (!ended()) status = write();
+    if (ended()) break;
+    if (LacksSpace(need, status) && clock_.Now() - tried < kTryAllTheSameEvery) continue;
+    tried = clock_.Now();
+    status = write();
   }
   SetWaitsFor("");
+  waited_ += clock_.Now() - begin;
   if (IsDiskRefused(status)) {
     return Annotate(status, "the run was stopped while it waited for a disk");
   }
   Tell(fmt::format("{} is written, {:.0f} s after its disk refused it: the run goes on", need.what,
                    absl::ToDoubleSeconds(clock_.Now() - begin)));
   return status;
+}
+
+bool DiskWait::LacksSpace(const DiskNeed& need, const absl::Status& refused) const {
+  if (need.bytes <= 0 || !absl::IsResourceExhausted(refused)) return false;
+  const std::optional<int64_t> free_bytes = options_.free_bytes(need.folder);
+  return free_bytes && *free_bytes < need.bytes;
 }
 
 void DiskWait::Pause() {

@@ -16,6 +16,7 @@ namespace {
 // Whether a full or failing disk is the reason, which the system's error number tells where SQLite
 // has one.
 bool IsRefusedByDisk(int result, int system_error) {
+  if (result == SQLITE_IOERR_NOMEM) return false;
   switch (result & 0xff) {
     case SQLITE_FULL:
       return true;
