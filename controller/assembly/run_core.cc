@@ -108,7 +108,7 @@ RunCore::RunCore(const AssemblyOptions& options,
               .interrupted = [this] { return control_.stop_now(); }}),
       disk_(RealClock(),
             {.retry_every = absl::Seconds(config_->trainer().disk_retry_seconds()),
-             .ended = [this] { return control_.snapshot().stopping; },
+             .ended = [this] { return control_.snapshot().ending(); },
              .tell = [this](const std::string& text) { progress_.OnMessage(text); }}) {
   stores_.records =
       std::make_unique<WaitingRunStore>(std::move(stores_.records), options_.run_dir, disk_);

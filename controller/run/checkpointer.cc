@@ -45,11 +45,14 @@ absl::Status Checkpointer::SaveUnsaved() { return up_to_date() ? absl::OkStatus(
 absl::Status Checkpointer::SaveWaiting() {
   const int64_t expected =
       newest_bytes_ > 0 ? newest_bytes_ : parts_.options.expected_checkpoint_bytes;
-  return parts_.context.disk.Until(
+  TANDEM_RETURN_IF_ERROR(parts_.context.disk.Until(
       {.what = fmt::format("the checkpoint of step {}", parts_.position.finished_steps),
        .folder = parts_.context.checkpoints.dir(),
        .bytes = expected},
-      [this] { return Save(); });
+      [this] { return Save(); }));
+  // An earlier process may have recorded the step. The store waits by itself.
+  if (newest_record_.step != parts_.position.finished_steps) return absl::OkStatus();
+  return parts_.context.store.RecordStep(newest_record_);
 }
 
 absl::Status Checkpointer::Save() {
@@ -81,9 +84,8 @@ absl::Status Checkpointer::Save() {
   phases.End();
   context.progress.OnMessage(
       fmt::format("checkpoint {} ({} MiB, {:.1f} s)", *path, bytes >> 20, phases.Seconds("save")));
-  if (newest_record_.step != step) return absl::OkStatus();  // an earlier process recorded the step
   newest_record_.phases.push_back(phases.phases().front());
-  return context.store.RecordStep(newest_record_);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Checkpointer::Commit(const std::string& directory) {

@@ -57,7 +57,7 @@ class Checkpointer {
   bool up_to_date() const { return saved_step_ == parts_.position.finished_steps; }
 
  private:
-  // Save, which waits for the disk.
+  // Save, which waits for the disk; then the step's record has the time that it took.
   absl::Status SaveWaiting();
   absl::Status Save();
   absl::StatusOr<std::string> Commit(const std::string& directory);

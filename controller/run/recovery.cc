@@ -167,7 +167,12 @@ bool Recovery::trainers_kept() const {
 }
 
 absl::Status Recovery::ResetTrainers(int64_t version) {
-  TANDEM_ASSIGN_OR_RETURN(generation_, generations_.Next());
+  TANDEM_RETURN_IF_ERROR(context_.disk.Until(
+      {.what = "the number of the group of trainers", .folder = options_.run_dir},
+      [this]() -> absl::Status {
+        TANDEM_ASSIGN_OR_RETURN(generation_, generations_.Next());
+        return absl::OkStatus();
+      }));
   const ResetCall command{
       .generation = generation_,
       .world_size = context_.pool.pairs(),

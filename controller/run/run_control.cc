@@ -173,7 +173,8 @@ RunControl::Snapshot RunControl::snapshot() const {
           .total_steps = total_steps_,
           .version = version_,
           .error = error_,
-          .stopping = stopping_};
+          .stopping = stopping_,
+          .ended = ended_};
 }
 
 bool RunControl::stop_now() const {

@@ -76,6 +76,10 @@ class RunControl {
     int64_t version = 0;  // weight version after the finished steps
     std::string error;
     bool stopping = false;  // the run is to end after the current step, or now
+    bool ended = false;     // by OnEnded
+
+    // Nothing that the run writes is waited for any more.
+    bool ending() const { return stopping || ended; }
   };
   Snapshot snapshot() const;
   bool stop_now() const;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "common/base/clock.h"
 #include "common/base/disk_refusal.h"
 #include "common/base/log.h"
@@ -111,8 +113,11 @@ absl::Status TrainLoop::RestoreGeneration(const std::string& checkpoint) {
 
 absl::Status TrainLoop::TimedStep(int64_t step) {
   const Instant begin = context_.clock.Now();
+  const absl::Duration waited = context_.disk.waited();
   absl::Status status = RunStep(step);
-  length_.CountStep(context_.clock.Now() - begin, status.ok());
+  // A wait for a disk says nothing of how long the other steps take.
+  const absl::Duration waits = context_.disk.waited() - waited;
+  length_.CountStep(context_.clock.Now() - begin - waits, status.ok());
   return status;
 }
 
@@ -260,8 +265,19 @@ bool TrainLoop::complete() const {
 
 absl::Status TrainLoop::Rewind(int64_t step) {
   TANDEM_RETURN_IF_ERROR(context_.store.UndoAfter(step, recovery_.generation()));
-  context_.tracker.Rewind(step);
+  TANDEM_RETURN_IF_ERROR(RewindMetrics(step));
   return validation_.Reload();
+}
+
+absl::Status TrainLoop::RewindMetrics(int64_t step) {
+  absl::Status rewound = context_.disk.Until({.what = "metrics", .folder = options_.run_dir},
+                                             [&] { return context_.tracker.Rewind(step); });
+  if (rewound.ok() || IsDiskRefused(rewound)) return rewound;
+  // Metrics never fail a run; the store has its own marks of what is undone.
+  context_.progress.OnMessage(fmt::format(
+      "warning: the metrics of steps after {} are undone, but stay among the valid ones: {}", step,
+      std::string(rewound.message())));
+  return absl::OkStatus();
 }
 
 absl::Status TrainLoop::RestoreLength(const std::string& checkpoint) {

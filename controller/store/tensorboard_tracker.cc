@@ -137,9 +137,10 @@ void TensorBoardTracker::Log(int64_t step, const Metrics& metrics) {
   Write(ScalarsEvent(Seconds(clock_.WallNow()), step, metrics));
 }
 
-void TensorBoardTracker::Rewind(int64_t step) {
+absl::Status TensorBoardTracker::Rewind(int64_t step) {
   const MutexLock lock(file_mutex_);
   Write(SessionStartEvent(Seconds(clock_.WallNow()), step + 1));
+  return absl::OkStatus();
 }
 
 absl::Status TensorBoardTracker::Flush() {

@@ -44,7 +44,7 @@ class TensorBoardTracker : public Tracker {
   void Log(int64_t step, const Metrics& metrics) override;
   // Writes a session start at `step` + 1, which makes TensorBoard drop its scalars from that step
   // on.
-  void Rewind(int64_t step) override;
+  absl::Status Rewind(int64_t step) override;
   absl::Status Flush() override;
 
   const std::string& path() const { return path_; }

@@ -1,9 +1,13 @@
 #include "controller/store/trackers.h"
 
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +17,10 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/formats/file_io.h"
+#include "common/formats/files.h"
+#include "controller/store/run_file.h"
 
 namespace tandem {
 
@@ -55,48 +63,134 @@ std::string JsonlTracker::UndonePath(const std::string& path) {
 
 namespace {
 
-// So that even after a power failure the file has what was written.
-bool MakeDurable(const std::string& path) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  const bool durable = fd >= 0 && fsync(fd) == 0;
-  if (fd >= 0) close(fd);
-  return durable;
+enum class LineFate { kStays, kUndone, kTorn };
+
+// kTorn: what a kill has left of a line.
+LineFate FateOf(const std::string& line, int64_t step) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const bool whole = json.is_object() && json.contains("step") && json["step"].is_number();
+  if (!whole) return LineFate::kTorn;
+  return json["step"].get<int64_t>() <= step ? LineFate::kStays : LineFate::kUndone;
 }
 
-// Copies each line of the file to `kept` or, if its step is after `step`, to `undone_path`, a file
-// that is made for the first such line. False: something could not be written.
-bool DivideLines(const std::string& path,
-                 int64_t step,
-                 const std::string& kept_path,
-                 const std::string& undone_path) {
-  std::ifstream old(path);
-  std::ofstream kept(kept_path, std::ios::trunc), undone;
-  for (std::string line; std::getline(old, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    const bool whole = json.is_object() && json.contains("step") && json["step"].is_number();
-    if (!whole) continue;
-    const bool valid = json["step"].get<int64_t>() <= step;
-    if (!valid && !undone.is_open()) undone.open(undone_path, std::ios::app);
-    (valid ? kept : undone) << line << '\n';
+// Calls `use` with each line and whether a line break ends it. Returns the errno of a failure to
+// read, 0: these were all. A file that does not exist has none.
+int ForEachLine(const std::string& path,
+                const std::function<void(const std::string& line, bool ends)>& use) {
+  errno = 0;
+  std::ifstream file(path);
+  if (!file.is_open()) {
+    const int error = errno == 0 ? EIO : errno;
+    return error == ENOENT || error == ENOTDIR ? 0 : error;
   }
-  kept.flush();
-  if (!kept || !MakeDurable(kept_path)) return false;
-  if (!undone.is_open()) return true;
-  undone.flush();
-  return undone && MakeDurable(undone_path);
+  std::string line;
+  while (errno = 0, std::getline(file, line)) use(line, !file.eof());
+  if (file.eof() && !file.bad()) return 0;
+  return errno == 0 ? EIO : errno;
+}
+
+// Lines at the end of a file. Unless they are kept, the file becomes as it was.
+class AddedLines {
+ public:
+  explicit AddedLines(std::string path)
+      : path_(std::move(path)),
+        existed_(PathExists(path_)),
+        fd_(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)) {
+    begin_ = end_ = fd_ < 0 ? -1 : lseek(fd_, 0, SEEK_END);
+    if (begin_ < 0) error_ = errno;
+  }
+  ~AddedLines() {
+    if (fd_ < 0) return;
+    if (!kept_ && !existed_) unlink(path_.c_str());
+    if (!kept_ && existed_ && begin_ >= 0 && ftruncate(fd_, begin_) != 0) {
+      LogWarn("{} has lines that are still in the file beside it: {}", path_, std::strerror(errno));
+    }
+    close(fd_);
+  }
+  AddedLines(const AddedLines&) = delete;
+  AddedLines& operator=(const AddedLines&) = delete;
+
+  const std::string& path() const { return path_; }
+  void Add(const std::string& line) {
+    buffer_ += line + '\n';
+    if (buffer_.size() >= kWriteAt) WriteOut();
+  }
+  // So that even after a power failure the file has them. The first failure's errno; 0: none.
+  int Sync() {
+    WriteOut();
+    if (error_ == 0 && fsync(fd_) != 0) error_ = errno;
+    return error_;
+  }
+  void Keep() { kept_ = true; }
+
+ private:
+  static constexpr size_t kWriteAt = 1 << 16;
+
+  void WriteOut() {
+    if (error_ != 0) return;
+    error_ = WriteAll(fd_, buffer_, end_).error;
+    end_ += static_cast<int64_t>(buffer_.size());
+    buffer_.clear();
+  }
+
+  const std::string path_;
+  const bool existed_;
+  const int fd_;
+  int64_t begin_ = 0, end_ = 0;
+  std::string buffer_;
+  int error_ = 0;
+  bool kept_ = false;
+};
+
+// Whether a line of the file must go, or has no line break at its end.
+absl::StatusOr<bool> HasLinesToMove(const std::string& path, int64_t step) {
+  bool found = false;
+  const int error = ForEachLine(path, [&](const std::string& line, bool ends) {
+    found = found || !ends || FateOf(line, step) != LineFate::kStays;
+  });
+  if (error != 0) return RunFileError(path, "reading", error);
+  return found;
+}
+
+// Replaces the file by one without its lines of steps after `step`, which are then at the end of
+// `undone_path`, a file that is made for the first such line.
+absl::Status MoveUndoneLines(const std::string& path,
+                             int64_t step,
+                             const std::string& undone_path) {
+  const std::string kept_path = path + ".kept";
+  unlink(kept_path.c_str());  // of a process that was killed
+  AddedLines kept(kept_path);
+  std::optional<AddedLines> undone;
+  const int error = ForEachLine(path, [&](const std::string& line, bool) {
+    const LineFate fate = FateOf(line, step);
+    if (fate == LineFate::kTorn) return;
+    if (fate == LineFate::kUndone && !undone) undone.emplace(undone_path);
+    (fate == LineFate::kStays ? kept : *undone).Add(line);
+  });
+  if (error != 0) return RunFileError(path, "reading", error);
+  // Only once all lines are safe in one of two other files does the file change.
+  for (AddedLines* lines : {&kept, undone ? &*undone : nullptr}) {
+    const int failed = lines == nullptr ? 0 : lines->Sync();
+    if (failed != 0) return RunFileError(lines->path(), "writing", failed);
+  }
+  if (std::rename(kept_path.c_str(), path.c_str()) != 0) {
+    return RunFileError(path, "replacing", errno);
+  }
+  kept.Keep();
+  if (undone) undone->Keep();
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-void JsonlTracker::Rewind(int64_t step) {
+absl::Status JsonlTracker::Rewind(int64_t step) {
   const MutexLock lock(file_mutex_);
-  // Only once all lines are safe in one of two other files does the file change.
-  const std::string kept_path = path_ + ".kept";
-  if (DivideLines(path_, step, kept_path, UndonePath(path_))) {
-    file_.Close();
-    if (std::rename(kept_path.c_str(), path_.c_str()) == 0) return;
-  }
-  LogWarn("cannot rewrite {}: what it has of steps after {} stays", path_, step);
+  TANDEM_RETURN_IF_ERROR(file_.Flush());
+  TANDEM_ASSIGN_OR_RETURN(const bool has_undone, HasLinesToMove(path_, step));
+  if (!has_undone) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(MoveUndoneLines(path_, step, UndonePath(path_)));
+  file_.Close();
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

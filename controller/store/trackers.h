@@ -26,8 +26,9 @@ class Tracker {
 
   virtual void Log(int64_t step, const Metrics& metrics) = 0;
   // Marks records of steps after `step` as undone: they were logged by an earlier process, or
-  // before a recovery went back. -1: all.
-  virtual void Rewind(int64_t step) = 0;
+  // before a recovery went back. -1: all. After an error, by IoErrorCode and marked where a disk is
+  // the reason, everything is as before: the call may be made again.
+  virtual absl::Status Rewind(int64_t step) = 0;
   // Passes all data that is buffered or held back to the operating system. A disk's refusal
   // (disk_refusal.h) is the only error, and loses nothing.
   virtual absl::Status Flush() = 0;
@@ -46,8 +47,11 @@ class FanoutTracker : public Tracker {
   void Log(int64_t step, const Metrics& metrics) override {
     for (const auto& tracker : trackers_) tracker->Log(step, metrics);
   }
-  void Rewind(int64_t step) override {
-    for (const auto& tracker : trackers_) tracker->Rewind(step);
+  // After the error of one, a further call marks the others again, which changes nothing.
+  absl::Status Rewind(int64_t step) override {
+    absl::Status first;
+    for (const auto& tracker : trackers_) first.Update(tracker->Rewind(step));
+    return first;
   }
   absl::Status Flush() override {
     absl::Status first;
@@ -66,7 +70,8 @@ class ConsoleTracker : public Tracker {
   explicit ConsoleTracker(std::ostream& out) : out_(out) {}
 
   void Log(int64_t step, const Metrics& metrics) override;
-  void Rewind(int64_t) override {}  // lines that were printed stay
+  // Lines that were printed stay.
+  absl::Status Rewind(int64_t) override { return absl::OkStatus(); }
   absl::Status Flush() override;
 
  private:
@@ -83,8 +88,9 @@ class JsonlTracker : public Tracker {
 
   void Log(int64_t step, const Metrics& metrics) override;
   // Moves lines of later steps to the end of UndonePath, and drops an incomplete line left by a
-  // kill. A process that is killed meanwhile may leave them in both files.
-  void Rewind(int64_t step) override;
+  // kill. Where there are none, no file is written. A process that is killed meanwhile may leave
+  // them in both files.
+  absl::Status Rewind(int64_t step) override;
   absl::Status Flush() override;
 
   // "metrics.undone.jsonl" for "metrics.jsonl".

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/status.h"
 #include "controller/generation/overlapped_rounds.h"
 #include "controller/generation/round_generation.h"
 #include "controller/generation/whole_generation.h"
@@ -83,20 +84,26 @@ class FakeText : public PromptCodec {
 
 class MemoryRunStore : public RunStore {
  public:
-  absl::Status RecordRun(const RunInfo&) override { return absl::OkStatus(); }
+  absl::Status RecordRun(const RunInfo&) override {
+    return on_write ? on_write() : absl::OkStatus();
+  }
   absl::Status RecordStep(const StepRecord& step) override {
+    if (on_write) TANDEM_RETURN_IF_ERROR(on_write());
     steps[step.step] = step;
     return absl::OkStatus();
   }
   absl::Status RecordSamples(int64_t step, const std::vector<SampleRecord>& records) override {
+    if (on_write) TANDEM_RETURN_IF_ERROR(on_write());
     samples[step] = records;
     return absl::OkStatus();
   }
   absl::Status RecordEvaluation(const EvaluationRecord& evaluation) override {
+    if (on_write) TANDEM_RETURN_IF_ERROR(on_write());
     evaluations.push_back(evaluation);
     return absl::OkStatus();
   }
   absl::Status UndoAfter(int64_t step, int64_t generation) override {
+    if (on_write) TANDEM_RETURN_IF_ERROR(on_write());
     for (auto record = steps.upper_bound(step); record != steps.end();) {
       record->second.undone_by = generation;
       undone.push_back(std::move(record->second));
@@ -133,18 +140,24 @@ class MemoryRunStore : public RunStore {
   std::vector<StepRecord> undone;
   std::map<int64_t, std::vector<SampleRecord>> samples;
   std::vector<EvaluationRecord> evaluations;
+  // Called by each write, which fails with its error and changes nothing then. May be empty.
+  std::function<absl::Status()> on_write;
 };
 
 // What a file with replayed steps would hold.
 class MemoryTracker : public Tracker {
  public:
   void Log(int64_t step, const Metrics&) override { steps.push_back(step); }
-  void Rewind(int64_t step) override {
+  absl::Status Rewind(int64_t step) override {
+    if (on_write) TANDEM_RETURN_IF_ERROR(on_write());
     std::erase_if(steps, [step](int64_t logged) { return logged > step; });
+    return absl::OkStatus();
   }
-  absl::Status Flush() override { return absl::OkStatus(); }
+  absl::Status Flush() override { return on_write ? on_write() : absl::OkStatus(); }
 
   std::vector<int64_t> steps;
+  // Called by Rewind and Flush, which fail with its error. May be empty.
+  std::function<absl::Status()> on_write;
 };
 
 class RecordingProgress : public ProgressSink {
@@ -247,7 +260,7 @@ class FakeRun {
             .text = text,
             .samples = *samples,
             .probe = probe,
-            .store = store,
+            .store = *used_store,
             .tracker = tracker,
             .progress = progress,
             .checkpoints = *checkpoints,
@@ -293,10 +306,11 @@ class FakeRun {
   FakeReward reward;
   FakeText text;
   MemoryRunStore store;
+  RunStore* used_store = &store;  // by the loop
   MemoryTracker tracker;
   RecordingProgress progress;
   DiskWait disk{clock,
-                {.ended = [this] { return control && control->snapshot().stopping; },
+                {.ended = [this] { return control && control->snapshot().ending(); },
                  .tell = [this](const std::string& line) { progress.OnMessage(line); }}};
   std::vector<Prompt> validation;
   TrainOptions options;

@@ -127,6 +127,16 @@ TEST_CASE("a checkpoint waits for a full disk, and is saved once there is space"
   REQUIRE(run.SavedSteps() == Steps{2});
 }
 
+TEST_CASE("a disk that refuses the record of a checkpoint's time costs no second checkpoint",
+          "[checkpointer]") {
+  CheckpointerRun run;
+  run.checkpointer.OnRecorded({.step = 2});
+  run.store.on_write = [] { return WithDiskRefused(absl::DataLossError("Input/output error")); };
+  REQUIRE(IsDiskRefused(run.FinishStep(2)));
+  REQUIRE(run.journal.Count("trainer 0 SaveState") == 1);
+  REQUIRE(run.SavedSteps() == Steps{2});
+}
+
 TEST_CASE("a lack of something else is an error after the last step alone", "[checkpointer]") {
   CheckpointerRun run;
   run.FillDisk();

@@ -182,7 +182,9 @@ TEST_CASE("RunControl ends operations with the run, and says why", "[run_control
   RunControl control(5, StartMode::kPaused);
   control.OnStarted(0, 0);
   const auto operation = control.Run("", 3);
+  REQUIRE_FALSE(control.snapshot().ending());
   control.OnEnded(absl::UnavailableError("trainer 1 is gone"));
+  REQUIRE(control.snapshot().ending());
   const auto status = control.WaitOperation(operation->id, absl::InfiniteDuration());
   REQUIRE(status->done);
   REQUIRE(status->error == "trainer 1 is gone");

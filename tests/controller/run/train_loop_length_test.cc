@@ -1,6 +1,7 @@
 // A run whose time is limited: its first steps set the length, and later starts keep it.
 #include <catch2/catch.hpp>
 
+#include "common/base/disk_refusal.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/text.h"
 
@@ -72,6 +73,19 @@ TEST_CASE("A run whose first step takes all of its time ends with it", "[train_l
   slow.run.options.limit.fewest = 1;
   REQUIRE(slow.run.Run().ok());
   REQUIRE(slow.run.loop->position().finished_steps == 1);
+}
+
+TEST_CASE("A wait for a disk is no part of a step's time", "[train_loop]") {
+  SlowRun slow(45);
+  slow.run.tracker.on_write = [calls = 0]() mutable {
+    // Ten times ten seconds, each time.
+    return ++calls % 11 == 0
+               ? absl::OkStatus()
+               : WithDiskRefused(absl::ResourceExhaustedError("No space left on device"));
+  };
+  REQUIRE(slow.run.Run().ok());
+  REQUIRE(slow.run.loop->position().finished_steps == 4);
+  REQUIRE(Has(slow.Said(), "a step takes 10 s here: 4 of 9 steps in 40 s"));
 }
 
 TEST_CASE("A run without time makes its fewest steps", "[train_loop]") {

@@ -9,6 +9,7 @@
 
 #include "common/base/disk_refusal.h"
 #include "common/formats/files.h"
+#include "controller/run/generation_counter.h"
 #include "controller/store/sample_store.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
 #include "controller/store/tensorboard_tracker.h"
@@ -116,6 +117,38 @@ TEST_CASE("metrics that a full disk refuses are written later, whole and in orde
   REQUIRE(*ReadWholeFile(board.path()) == expected);
 }
 
+TEST_CASE("metrics that a full disk does not let be undone stay as they are until there is space",
+          "[full_disk]") {
+  const FullDiskFixture f;
+  const std::string path = f.path("metrics.jsonl"), undone = f.path("metrics.undone.jsonl");
+  JsonlTracker tracker(path);
+  const std::string note(100 << 10, 'a');
+  for (int64_t step = 1; step <= 3; ++step) tracker.Log(step, {{note, 1.0}});
+  const std::string lines = *ReadWholeFile(path);
+  // No room for the lines that stay; then for them, not for those that go.
+  for (const int64_t left : {0, 150 << 10}) {
+    f.disk.Fill(left);
+    const absl::Status refused = tracker.Rewind(1);
+    INFO(refused);
+    REQUIRE(IsDiskRefused(refused));
+    REQUIRE(*ReadWholeFile(path) == lines);
+    REQUIRE_FALSE(PathExists(undone));
+    REQUIRE_FALSE(PathExists(path + ".kept"));
+    f.disk.Empty();
+  }
+  // What is held back is a line of the file, too.
+  f.disk.Fill(0);
+  tracker.Log(4, {{note, 1.0}});
+  REQUIRE(IsDiskRefused(tracker.Rewind(1)));
+  f.disk.Empty();
+  REQUIRE(tracker.Rewind(1).ok());
+  const std::string moved = *ReadWholeFile(undone);
+  REQUIRE(moved.starts_with(lines.substr(lines.size() / 3)));
+  REQUIRE(testing::Count(moved, "{\"step\":4,") == 1);
+  REQUIRE(testing::Count(moved, "\n") == 3);
+  REQUIRE(*ReadWholeFile(path) == lines.substr(0, lines.size() / 3));
+}
+
 TEST_CASE("a store on a full disk refuses a row whole, and takes it once there is space",
           "[full_disk]") {
   const FullDiskFixture f;
@@ -140,6 +173,16 @@ TEST_CASE("a store on a full disk refuses a row whole, and takes it once there i
   REQUIRE(store->RecordStep({.step = 2, .version = 2}).ok());
   REQUIRE(store->ListSamples({.step = 2, .limit = 1})->total == 20);
   REQUIRE(store->ListSteps({})->size() == 2);
+}
+
+TEST_CASE("a group of trainers on a full disk gets its number once there is space", "[full_disk]") {
+  const FullDiskFixture f;
+  GenerationCounter counter(f.path("generation"));
+  REQUIRE(*counter.Next() == 1);
+  f.disk.Fill(0);
+  REQUIRE(IsDiskRefused(counter.Next().status()));
+  f.disk.Empty();
+  REQUIRE(*counter.Next() == 2);
 }
 
 }  // namespace tandem

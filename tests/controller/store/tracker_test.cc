@@ -7,6 +7,7 @@
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
@@ -50,6 +51,25 @@ class CapturedLog {
   std::string text_;
 };
 
+// The process can open no further file while this object lives.
+class NoMoreFiles {
+ public:
+  NoMoreFiles() {
+    getrlimit(RLIMIT_NOFILE, &old_limit_);
+    const int next = dup(STDERR_FILENO);
+    close(next);
+    rlimit limit = old_limit_;
+    limit.rlim_cur = static_cast<rlim_t>(next);
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  ~NoMoreFiles() { setrlimit(RLIMIT_NOFILE, &old_limit_); }
+  NoMoreFiles(const NoMoreFiles&) = delete;
+  NoMoreFiles& operator=(const NoMoreFiles&) = delete;
+
+ private:
+  rlimit old_limit_ = {};
+};
+
 }  // namespace
 
 TEST_CASE("JsonlTracker writes one object per step and null for NaN", "[observe]") {
@@ -75,7 +95,7 @@ TEST_CASE("JsonlTracker moves what comes after the step that a run goes back to"
   std::ofstream(path) << "{\"step\": 1, \"data\": {}}\n{\"step\": 2, \"data\": {\"a\": 1.5}}\n"
                          "{\"step\": 3, \"data\": {}}\n{\"step\": 4, \"da";
   JsonlTracker tracker(path);
-  tracker.Rewind(2);
+  REQUIRE(tracker.Rewind(2).ok());
   tracker.Log(3, {{"b", 2}});
   REQUIRE(ReadWholeFile(path).value() ==
           "{\"step\": 1, \"data\": {}}\n{\"step\": 2, \"data\": {\"a\": 1.5}}\n"
@@ -83,7 +103,7 @@ TEST_CASE("JsonlTracker moves what comes after the step that a run goes back to"
   const std::string undone = JsonlTracker::UndonePath(path);
   REQUIRE(undone == (dir.path() / "metrics.undone.jsonl").string());
   REQUIRE(ReadWholeFile(undone).value() == "{\"step\": 3, \"data\": {}}\n");
-  tracker.Rewind(-1);
+  REQUIRE(tracker.Rewind(-1).ok());
   tracker.Log(0, {});
   REQUIRE(ReadWholeFile(path).value() == "{\"step\":0,\"data\":{}}\n");
   REQUIRE(ReadWholeFile(undone).value() ==
@@ -96,9 +116,60 @@ TEST_CASE("JsonlTracker makes no file for undone lines where there are none", "[
   const std::string path = dir.path() / "metrics.jsonl";
   JsonlTracker tracker(path);
   tracker.Log(1, {});
-  tracker.Rewind(1);
+  // The file itself stays, too: it has another name here.
+  std::filesystem::create_hard_link(path, dir.path() / "the_same");
+  REQUIRE(tracker.Rewind(1).ok());
+  REQUIRE(std::filesystem::equivalent(path, dir.path() / "the_same"));
   REQUIRE_FALSE(std::filesystem::exists(JsonlTracker::UndonePath(path)));
   REQUIRE(ReadWholeFile(path).value() == "{\"step\":1,\"data\":{}}\n");
+}
+
+TEST_CASE("JsonlTracker ends a line that a kill left without its line break", "[observe]") {
+  testing::TempDir dir;
+  const std::string path = dir.path() / "metrics.jsonl";
+  std::ofstream(path) << "{\"step\":1,\"data\":{}}";
+  JsonlTracker tracker(path);
+  REQUIRE(tracker.Rewind(1).ok());
+  tracker.Log(2, {});
+  REQUIRE(ReadWholeFile(path).value() == "{\"step\":1,\"data\":{}}\n{\"step\":2,\"data\":{}}\n");
+}
+
+TEST_CASE("JsonlTracker loses no line where its file cannot be read or replaced", "[observe]") {
+  testing::TempDir dir;
+  const std::string path = dir.path() / "metrics.jsonl";
+  const std::string undone = JsonlTracker::UndonePath(path);
+  JsonlTracker tracker(path);
+  for (const int64_t step : {1, 2, 3}) tracker.Log(step, {});
+  const std::string lines = ReadWholeFile(path).value();
+  std::ofstream(undone) << "{}\n";
+  {
+    const NoMoreFiles none;
+    const absl::Status status = tracker.Rewind(1);
+    REQUIRE_FALSE(status.ok());
+    REQUIRE(testing::Has(std::string(status.message()), path + ": reading failed: "));
+  }
+  REQUIRE(ReadWholeFile(path).value() == lines);
+  {
+    const testing::FileSizeLimit full(8);  // the lines that stay do not fit
+    REQUIRE(absl::IsResourceExhausted(tracker.Rewind(1)));
+  }
+  {
+    const testing::FileSizeLimit full(30);  // those that go do not fit
+    REQUIRE(absl::IsResourceExhausted(tracker.Rewind(1)));
+  }
+  REQUIRE(ReadWholeFile(path).value() == lines);
+  REQUIRE(ReadWholeFile(undone).value() == "{}\n");
+  REQUIRE_FALSE(std::filesystem::exists(path + ".kept"));
+  REQUIRE(tracker.Rewind(1).ok());
+  REQUIRE(ReadWholeFile(path).value() == "{\"step\":1,\"data\":{}}\n");
+  REQUIRE(ReadWholeFile(undone).value() ==
+          "{}\n{\"step\":2,\"data\":{}}\n{\"step\":3,\"data\":{}}\n");
+}
+
+TEST_CASE("JsonlTracker tells a file that opens and cannot be read", "[observe]") {
+  testing::TempDir dir;
+  JsonlTracker tracker(dir.path());  // a folder
+  REQUIRE_FALSE(tracker.Rewind(0).ok());
 }
 
 TEST_CASE("TensorBoardTracker marks where a run goes on", "[observe]") {
@@ -106,7 +177,7 @@ TEST_CASE("TensorBoardTracker marks where a run goes on", "[observe]") {
   testing::FakeClock clock(absl::FromUnixSeconds(1000));
   TensorBoardTracker tracker(dir.path(), clock);
   tracker.Log(7, {{"reward", 0.5}});
-  tracker.Rewind(6);
+  REQUIRE(tracker.Rewind(6).ok());
   tracker.Log(7, {{"reward", 0.25}});
   REQUIRE(ReadWholeFile(tracker.path()).value() ==
           TfRecord(FileVersionEvent(1000)) + TfRecord(ScalarsEvent(1000, 7, {{"reward", 0.5}})) +
@@ -164,7 +235,7 @@ TEST_CASE("Trackers that cannot write warn once and leave nothing", "[observe]")
   TensorBoardTracker board(file + "/tensorboard", clock);
   for (const int64_t step : {1, 2}) {
     for (Tracker* tracker : {static_cast<Tracker*>(&jsonl), static_cast<Tracker*>(&board)}) {
-      tracker->Rewind(step - 1);
+      REQUIRE(tracker->Rewind(step - 1).ok());
       tracker->Log(step, {{"a", 1}});
       REQUIRE(tracker->Flush().ok());
     }
