@@ -108,12 +108,12 @@ void PredictedSplit::Add(const StepRecord& step) {
   ++steps;
 }
 
-RunFigures::RunFigures(const std::vector<StepRecord>& steps) {
-  for (const StepRecord& step : steps) Add(step);
+RunFigures::RunFigures(const std::vector<StepRecord>& records) {
+  for (const StepRecord& record : records) Add(record);
 }
 
-RunFigures::RunFigures(std::initializer_list<StepRecord> steps) {
-  for (const StepRecord& step : steps) Add(step);
+RunFigures::RunFigures(std::initializer_list<StepRecord> records) {
+  for (const StepRecord& record : records) Add(record);
 }
 
 void RunFigures::Add(const StepRecord& step) {

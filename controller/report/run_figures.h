@@ -98,8 +98,8 @@ class RunFigures {
  public:
   RunFigures() = default;
   // The figures of these steps.
-  RunFigures(const std::vector<StepRecord>& steps);     // NOLINT(google-explicit-constructor)
-  RunFigures(std::initializer_list<StepRecord> steps);  // NOLINT(google-explicit-constructor)
+  RunFigures(const std::vector<StepRecord>& records);     // NOLINT(google-explicit-constructor)
+  RunFigures(std::initializer_list<StepRecord> records);  // NOLINT(google-explicit-constructor)
 
   void Add(const StepRecord& step);
   void AddUndone(const StepRecord& step);

@@ -17,8 +17,8 @@ using testing::PartialRun;
 using TokensById = std::map<uint64_t, std::vector<int32_t>>;
 
 struct ModeRun : PartialRun {
-  explicit ModeRun(bool rounds) : PartialRun(1) {
-    options.partial.enabled = rounds;
+  explicit ModeRun(bool in_rounds) : PartialRun(1) {
+    options.partial.enabled = in_rounds;
     options.partial.cap = 3;
     options.partial.groups_per_round = 3;
     Prepare(StartMode::kPaused);
@@ -41,7 +41,7 @@ struct ModeRun : PartialRun {
 
   // All samples of the batch's groups, each group complete and in its place.
   TokensById Stored(const StepBatch& batch) const {
-    TokensById responses;
+    TokensById by_id;
     std::map<int64_t, int64_t> by_group;
     for (const SampleMeta& meta : samples->Metas()) {
       ++by_group[meta.group];
@@ -49,12 +49,12 @@ struct ModeRun : PartialRun {
       REQUIRE(sample.ok());
       REQUIRE(meta.sample_id >> 24 == batch.prompts.at(static_cast<size_t>(meta.group)).data_row);
       REQUIRE(sample->response_tokens() == LengthOf(meta.sample_id));
-      responses[meta.sample_id] = {sample->tokens.begin() + sample->prompt_tokens,
+      by_id[meta.sample_id] = {sample->tokens.begin() + sample->prompt_tokens,
                                    sample->tokens.end()};
     }
     REQUIRE(std::ssize(by_group) == std::ssize(batch.prompts));
     for (const auto& [group, count] : by_group) REQUIRE(count == options.samples_per_prompt);
-    return responses;
+    return by_id;
   }
 
   std::unique_ptr<GenerationMode> mode;

@@ -98,7 +98,8 @@ TEST_CASE("From equal logits come the CPU's tokens", "[cuda][sampling]") {
   RequireCpuDraws(logits, rows);
 }
 
-TEST_CASE("Masked ids are never drawn, also where the last chunk has no other", "[cuda][sampling]") {
+TEST_CASE("Masked ids are never drawn, also where the last chunk has no other",
+          "[cuda][sampling]") {
   constexpr size_t kRows = 48;
   constexpr size_t kFirstMasked = 2048;  // of the last chunk
   std::vector<float> logits = RandomFloats(kRows, kSampledStride, 9, 8.0f);
