@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/base/disk_refusal.h"
+
 namespace tandem {
 
 bool IsDiskFull(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
@@ -39,9 +41,11 @@ absl::Status MakeFolder(const std::string& path) {
   std::filesystem::create_directories(path, error);
   if (!error) return absl::OkStatus();
   const absl::StatusCode code = IoErrorCode(error.value());
-  return MakeStatus(
-      absl::IsNotFound(absl::Status(code, "")) ? absl::StatusCode::kPermissionDenied : code,
-      "cannot make the folder {}: {}", path, error.message());
+  return MarkedByErrno(
+      MakeStatus(
+          absl::IsNotFound(absl::Status(code, "")) ? absl::StatusCode::kPermissionDenied : code,
+          "cannot make the folder {}: {}", path, error.message()),
+      error.value());
 }
 
 }  // namespace tandem

@@ -1,5 +1,7 @@
 #include "controller/assembly/run_takeover.h"
 
+#include <functional>
+
 #include <fmt/format.h>
 
 #include "common/base/clock.h"
@@ -19,25 +21,45 @@ absl::Status BeginAnew(const TakeoverParts& parts) {
   return parts.journal == nullptr ? absl::OkStatus() : parts.journal->Clear();
 }
 
+// Returns where the files are, for the user; "": nothing was moved.
+absl::StatusOr<std::string> MoveEarlier(const TakeoverParts& parts) {
+  EarlierRun earlier(parts.config.cluster().run_dir(), parts.checkpoints, parts.start.set_aside,
+                     parts.start.step);
+  // A move that was interrupted had settled the store, and may have parted it from its log since.
+  if (parts.start.set_aside == SetAside::kWholeRun && !earlier.WasInterrupted()) {
+    TANDEM_RETURN_IF_ERROR(SettleStore(RecordsPath(parts.config)));
+  }
+  return earlier.Move();
+}
+
+void TellMoved(const TakeoverParts& parts, const std::string& moved) {
+  const bool whole = parts.start.set_aside == SetAside::kWholeRun;
+  const std::string text = fmt::format(
+      "{} moved to {}", whole ? "the earlier run was" : "later checkpoints were", moved);
+  LogInfo("{}", text);
+  parts.progress.OnMessage(text);
+}
+
 }  // namespace
 
 std::string RecordsPath(const v1::Config& config) { return config.cluster().run_dir() + "/run.db"; }
 
 absl::Status TakeOverRunDir(const TakeoverParts& parts) {
   const std::string& run_dir = parts.config.cluster().run_dir();
-  const bool whole = parts.start.set_aside == SetAside::kWholeRun;
-  if (whole) SettleStore(RecordsPath(parts.config));
-  EarlierRun earlier(run_dir, parts.checkpoints, parts.start.set_aside, parts.start.step);
-  TANDEM_ASSIGN_OR_RETURN(const std::string moved, earlier.Move());
-  if (!moved.empty()) {
-    const std::string text = fmt::format(
-        "{} moved to {}", whole ? "the earlier run was" : "later checkpoints were", moved);
-    LogInfo("{}", text);
-    parts.progress.OnMessage(text);
+  const auto until = [&](const char* what, const std::function<absl::Status()>& write) {
+    return parts.disk.Until({.what = what, .folder = run_dir}, write);
+  };
+  std::string moved;
+  TANDEM_RETURN_IF_ERROR(until("the move of an earlier run", [&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(moved, MoveEarlier(parts));
+    return absl::OkStatus();
+  }));
+  if (!moved.empty()) TellMoved(parts, moved);
+  if (parts.start.set_aside == SetAside::kWholeRun) {
+    TANDEM_RETURN_IF_ERROR(until("run.db of a new run", [&] { return BeginAnew(parts); }));
   }
-  if (whole) TANDEM_RETURN_IF_ERROR(BeginAnew(parts));
   parts.tracker.Use(MakeTrackers(parts.config, RealClock()));
-  return ClaimForLaunch(run_dir, parts.launch_id);
+  return until("the mark of a launch", [&] { return ClaimForLaunch(run_dir, parts.launch_id); });
 }
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include "controller/partial_rollout/round_journal.h"
 #include "controller/run/resume_point.h"
 #include "controller/store/checkpoint_index.h"
+#include "controller/store/disk/disk_wait.h"
 #include "controller/store/progress.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
 #include "controller/store/trackers.h"
@@ -25,12 +26,14 @@ struct TakeoverParts {
   FanoutTracker& tracker;  // has no trackers yet
   RoundJournal* journal;   // null without partial rollout
   ProgressSink& progress;
+  DiskWait& disk;
 };
 
 // Moves what the run does not continue out of its way (EarlierRun), opens the files that it writes
 // instead, and records that the directory belongs to this launch. Until then a start that fails, or
-// is given up, leaves an earlier run as it was. Errors as EarlierRun::Move, SqliteRunStore::Open
-// and RoundJournal::Clear.
+// is given up, leaves an earlier run as it was. Waits for a disk that is full or fails (DiskWait):
+// each step can be repeated, and does again only what is left. Errors as SettleStore,
+// EarlierRun::Move, SqliteRunStore::Open and RoundJournal::Clear.
 absl::Status TakeOverRunDir(const TakeoverParts& parts);
 
 // RUN_DIR/run.db

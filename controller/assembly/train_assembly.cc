@@ -95,7 +95,8 @@ absl::Status TrainAssembly::TakeOver(const StepContext& context) {
                          .checkpoints = context.checkpoints,
                          .tracker = tracker_,
                          .journal = rounds_.journal,
-                         .progress = context.progress});
+                         .progress = context.progress,
+                         .disk = context.disk});
 }
 
 absl::Status TrainAssembly::TrainAndRecord(TrainLoop& loop, const StepContext& context) {

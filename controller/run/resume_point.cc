@@ -201,7 +201,9 @@ absl::StatusOr<ResumePoint> GoBackTo(const v1::Config& config,
       fs::equivalent(fs::path(path + "/").parent_path().parent_path(), checkpoints.dir(), error);
   if (ours && !error) {
     point.set_aside = SetAside::kLaterCheckpoints;
-  } else if (checkpoints.HasAfter(-1)) {
+  } else if (checkpoints.HasAfter(-1) ||
+             EarlierRun(config.cluster().run_dir(), checkpoints, SetAside::kWholeRun)
+                 .WasInterrupted()) {
     point.set_aside = SetAside::kWholeRun;
   }
   const std::string folder = FolderFor(config, checkpoints, point.set_aside, point.step);

@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 
 #include "common/base/disk_refusal.h"
 #include "common/base/json_nesting.h"
@@ -155,6 +156,22 @@ absl::StatusOr<ControllerState> FromJson(const std::string& path, const std::str
   return MakeStatus(absl::StatusCode::kDataLoss, "{} is damaged: {}", path, e.what());
 }
 
+// A file system and a mount of it. Two mounts of one file system do not take a rename either.
+struct MountOf {
+  uint32_t major = 0, minor = 0;
+  uint64_t mount = 0;  // 0: an old kernel does not say
+
+  bool operator==(const MountOf&) const = default;
+};
+
+std::optional<MountOf> FindMount(const std::string& folder) {
+  struct statx found {};
+  if (statx(AT_FDCWD, folder.c_str(), 0, STATX_MNT_ID, &found) != 0) return std::nullopt;
+  MountOf mount{.major = found.stx_dev_major, .minor = found.stx_dev_minor};
+  if ((found.stx_mask & STATX_MNT_ID) != 0) mount.mount = found.stx_mnt_id;
+  return mount;
+}
+
 }  // namespace
 
 int FolderRenames::Rename(const std::string& from, const std::string& to) const {
@@ -163,6 +180,25 @@ int FolderRenames::Rename(const std::string& from, const std::string& to) const 
 
 int FolderRenames::Exchange(const std::string& a, const std::string& b) const {
   return renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0 ? 0 : errno;
+}
+
+bool FolderRenames::CanMove(const std::string& from_folder, const std::string& to_folder) const {
+  const std::optional<MountOf> from = FindMount(from_folder);
+  const std::optional<MountOf> to = FindMount(to_folder);
+  return !from || !to || *from == *to;
+}
+
+absl::Status MoveAside(const FolderRenames& renames,
+                       const std::string& from,
+                       const std::string& to) {
+  if (PathExists(to)) {
+    return FailedPrecondition("cannot move {} to {}, which exists: move one of them away", from,
+                              to);
+  }
+  const int error = renames.Rename(from, to);
+  if (error == 0) return absl::OkStatus();
+  return FromError(fmt::format("cannot move {} to {}", from, to),
+                   std::error_code(error, std::generic_category()));
 }
 
 const FolderRenames& SystemRenames() {
@@ -247,9 +283,18 @@ absl::StatusOr<std::string> CheckpointIndex::Commit(int64_t step, ControllerStat
   TANDEM_ASSIGN_OR_RETURN(const std::string replaced, PutInPlace(temporary, final_path));
   TANDEM_RETURN_IF_ERROR(SyncDirectory(dir_));
   if (!replaced.empty()) fs::remove_all(replaced, error);
-  TANDEM_RETURN_IF_ERROR(WriteFileAtomically(dir_ + "/" + kLatest, name + "\n"));
+  // From here on the checkpoint counts, whatever else fails. On a full disk, `latest` may need the
+  // space of the old ones.
   Prune();
+  if (const absl::Status named = NameLatest(name); !named.ok()) {
+    LogWarn("{} is complete, but {}/{} does not name it: {}", final_path, dir_, kLatest,
+            std::string(named.message()));
+  }
   return final_path;
+}
+
+absl::Status CheckpointIndex::NameLatest(const std::string& name) const {
+  return WriteFileAtomically(dir_ + "/" + kLatest, name + "\n");
 }
 
 void CheckpointIndex::Abandon(int64_t step) {
@@ -324,19 +369,26 @@ bool CheckpointIndex::HasAfter(int64_t step) const {
 }
 
 absl::Status CheckpointIndex::MoveAfter(int64_t step, const std::string& folder) {
-  if (!HasAfter(step)) return absl::OkStatus();
-  std::error_code error;
-  std::vector<fs::path> moved;
+  const auto move = [&](const fs::path& path) {
+    return MoveAside(*renames_, path.string(), folder + "/" + path.filename().string());
+  };
   for (const CheckpointEntry& entry : Folders(dir_)) {
-    if (entry.step > step) moved.emplace_back(entry.path);
+    if (entry.step > step) TANDEM_RETURN_IF_ERROR(move(entry.path));
   }
-  for (const char* name : {kLatest, kFinished}) {
-    if (fs::exists(fs::path(dir_) / name, error)) moved.emplace_back(fs::path(dir_) / name);
+  // Where `folder` has a `latest` already, an interrupted call has moved it, and the one that is
+  // here names what remains.
+  if (PathExists(dir_ + "/" + kLatest) && !PathExists(folder + "/" + kLatest)) {
+    TANDEM_RETURN_IF_ERROR(move(fs::path(dir_) / kLatest));
   }
-  for (const fs::path& path : moved) {
-    fs::rename(path, fs::path(folder) / path.filename(), error);
-    if (error) return FromError("cannot move " + path.string() + " aside", error);
+  if (const std::vector<CheckpointEntry> remaining = List(); !remaining.empty()) {
+    TANDEM_RETURN_IF_ERROR(
+        NameLatest(fmt::format("{}{}", kCheckpointPrefix, remaining.back().step)));
   }
+  TANDEM_RETURN_IF_ERROR(SyncDirectory(folder));
+  TANDEM_RETURN_IF_ERROR(SyncDirectory(dir_));
+  if (!PathExists(dir_ + "/" + kFinished)) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(move(fs::path(dir_) / kFinished));
+  TANDEM_RETURN_IF_ERROR(SyncDirectory(folder));
   return SyncDirectory(dir_);
 }
 

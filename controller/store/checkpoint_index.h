@@ -57,8 +57,16 @@ class FolderRenames {
   virtual int Rename(const std::string& from, const std::string& to) const;
   // Swaps two folders at once. EINVAL, ENOSYS, ENOTSUP: the file system cannot.
   virtual int Exchange(const std::string& a, const std::string& b) const;
+  // Whether a rename from one folder to the other can succeed: both are of one file system and one
+  // mount. True also where a folder is missing or the system cannot tell.
+  virtual bool CanMove(const std::string& from_folder, const std::string& to_folder) const;
 };
 const FolderRenames& SystemRenames();
+// Renames `from` to `to`, where nothing may be yet. Errors name both, and those of a full or
+// failing disk are marked (disk_refusal.h). FailedPrecondition: `to` exists.
+absl::Status MoveAside(const FolderRenames& renames,
+                       const std::string& from,
+                       const std::string& to);
 
 // Not thread-safe; one object per run. A kill or a failure at any moment leaves either the old
 // newest checkpoint or the new one, never a broken one that counts as complete.
@@ -76,8 +84,9 @@ class CheckpointIndex {
   // is finished. ResourceExhausted: disk full.
   absl::StatusOr<std::string> Begin(int64_t step);
   // Writes the controller's state (`files` is filled in here), makes everything durable, renames
-  // the folder, updates `latest`, and then removes checkpoints beyond `keep`. Returns the final
-  // path.
+  // the folder, removes checkpoints beyond `keep`, and then updates `latest`. Returns the final
+  // path. A `latest` that cannot be written is a warning: nothing of the run reads it, and the next
+  // Commit writes it again.
   absl::StatusOr<std::string> Commit(int64_t step, ControllerState state);
   // Removes an unfinished checkpoint. Older ones are not changed.
   void Abandon(int64_t step);
@@ -104,11 +113,14 @@ class CheckpointIndex {
 
   // Whether there is a checkpoint after `step` (-1: any), complete or not.
   bool HasAfter(int64_t step) const;
-  // Moves all checkpoints after `step` (-1: all) to `folder`, which must exist, and then the files
-  // that name one of them. The directory may hold other files of the user, which stay.
+  // Moves all checkpoints after `step` (-1: all) to `folder`, which must exist, then `latest`, and
+  // last the mark of a finished run. Where checkpoints remain, `latest` is written anew for the
+  // newest of them. The directory may hold other files of the user, which stay. After a failure or
+  // a kill, another call with the same arguments moves what is left. Replaces nothing in `folder`.
   absl::Status MoveAfter(int64_t step, const std::string& folder);
 
   const std::string& dir() const { return dir_; }
+  const FolderRenames& renames() const { return *renames_; }
 
  private:
   CheckpointIndex(std::string dir, int64_t keep, const FolderRenames& renames)
@@ -116,6 +128,7 @@ class CheckpointIndex {
   // Gives the finished folder its name. Returns the folder that it has replaced; "": none.
   absl::StatusOr<std::string> PutInPlace(const std::string& temporary,
                                          const std::string& final_path) const;
+  absl::Status NameLatest(const std::string& name) const;
   void Prune() const;
 
   std::string dir_;

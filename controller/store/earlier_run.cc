@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "controller/store/run_file.h"
@@ -14,6 +16,7 @@ namespace tandem {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 // What a run writes into its directory and a new run would replace. SQLite's log goes before its
 // database: alone, it cannot be taken for that of the database which the new run creates.
@@ -35,51 +38,93 @@ EarlierRun::EarlierRun(std::string run_dir,
                        int64_t step)
     : run_dir_(std::move(run_dir)), checkpoints_(checkpoints), what_(what), step_(step) {}
 
-std::string EarlierRun::Folder() const {
-  if (what_ == SetAside::kNothing) return "";
+bool EarlierRun::HasSomething() const {
   const bool records = what_ == SetAside::kWholeRun &&
                        std::any_of(kRecords.begin(), kRecords.end(), [this](const char* name) {
                          return HasContents(fs::path(run_dir_) / name);
                        });
-  if (!records && !checkpoints_.HasAfter(LastKept())) return "";
-  return UnusedPreviousPath(checkpoints_.dir());
+  return records || checkpoints_.HasAfter(LastKept());
 }
 
-absl::StatusOr<std::string> EarlierRun::MoveRecords(const std::string& folder) const {
-  std::string target = folder;
+std::optional<EarlierRun::Targets> EarlierRun::Interrupted() const {
+  const absl::StatusOr<std::string> text = ReadWholeFile(MovingFile());
+  if (!text.ok()) return std::nullopt;
+  const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  const auto folder = [&json](const char* key) {
+    return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
+  };
+  Targets targets{.checkpoints = folder("checkpoints"), .records = folder("records")};
+  // A user may have moved the run directory, or what was set aside, to another place meanwhile.
+  std::error_code error;
+  if (targets.records.empty() || !fs::is_directory(targets.checkpoints, error)) return std::nullopt;
+  return targets;
+}
+
+EarlierRun::Targets EarlierRun::Choose() const {
+  const FolderRenames& renames = checkpoints_.renames();
+  const std::string& dir = checkpoints_.dir();
+  std::string parent = fs::path(dir).parent_path().string();
+  if (parent.empty()) parent = ".";
+  const bool beside = renames.CanMove(dir, parent);
+  Targets targets{.checkpoints = UnusedPreviousPath(beside ? dir : dir + "/run")};
+  targets.records = renames.CanMove(run_dir_, beside ? parent : dir)
+                        ? targets.checkpoints
+                        : UnusedPreviousPath(run_dir_ + "/records");
+  return targets;
+}
+
+std::string EarlierRun::Folder() const {
+  if (what_ == SetAside::kNothing) return "";
+  if (const std::optional<Targets> begun = Interrupted()) return begun->checkpoints;
+  return HasSomething() ? Choose().checkpoints : "";
+}
+
+absl::Status EarlierRun::Announce(const Targets& targets) const {
+  TANDEM_RETURN_IF_ERROR(MakeFolder(targets.checkpoints));
+  const Json json = {{"checkpoints", targets.checkpoints}, {"records", targets.records}};
+  return WriteFileAtomically(MovingFile(), json.dump() + "\n");
+}
+
+absl::Status EarlierRun::MoveRecords(const std::string& folder) const {
+  TANDEM_RETURN_IF_ERROR(MakeFolder(folder));
   for (const char* name : kRecords) {
     const fs::path from = fs::path(run_dir_) / name;
-    std::error_code error;
-    if (!fs::exists(from, error)) continue;
-    fs::rename(from, fs::path(target) / name, error);
-    if (error == std::errc::cross_device_link && target == folder) {
-      target = UnusedPreviousPath(run_dir_ + "/records");
-      TANDEM_RETURN_IF_ERROR(MakeFolder(target));
-      fs::rename(from, fs::path(target) / name, error);
-    }
-    if (error) {
-      return MakeStatus(IoErrorCode(error.value()),
-                        "cannot move {} of an earlier run to {}: {}; move it away, or choose "
-                        "another cluster.run_dir",
-                        from.string(), target, error.message());
-    }
+    const fs::path to = fs::path(folder) / name;
+    if (!PathExists(from.string())) continue;
+    // A start after an interrupted move has made the folder again, or an empty file.
+    if (PathExists(to.string()) && !HasContents(from)) continue;
+    TANDEM_RETURN_IF_ERROR(MoveAside(checkpoints_.renames(), from.string(), to.string()));
   }
-  TANDEM_RETURN_IF_ERROR(SyncDirectory(target));
-  TANDEM_RETURN_IF_ERROR(SyncDirectory(run_dir_));
-  return target;
+  TANDEM_RETURN_IF_ERROR(SyncDirectory(folder));
+  return SyncDirectory(run_dir_);
+}
+
+absl::Status EarlierRun::Conclude() const {
+  std::error_code error;
+  if (!fs::remove(MovingFile(), error) && !error) return absl::OkStatus();
+  if (error) return RunFileError(MovingFile(), "removing", error.value());
+  return SyncDirectory(run_dir_);
 }
 
 absl::StatusOr<std::string> EarlierRun::Move() {
-  const std::string folder = Folder();
-  if (folder.empty()) return folder;
-  TANDEM_RETURN_IF_ERROR(MakeFolder(folder));
-  std::string text = folder;
+  std::optional<Targets> targets = Interrupted();
+  if (what_ == SetAside::kNothing || (!targets && !HasSomething())) {
+    TANDEM_RETURN_IF_ERROR(Conclude());
+    return "";
+  }
+  if (!targets) {
+    targets = Choose();
+    TANDEM_RETURN_IF_ERROR(Announce(*targets));
+  }
+  std::string text = targets->checkpoints;
   if (what_ == SetAside::kWholeRun) {
-    TANDEM_ASSIGN_OR_RETURN(const std::string records, MoveRecords(folder));
-    if (records != folder) text += ", its records in " + records;
+    TANDEM_RETURN_IF_ERROR(MoveRecords(targets->records));
+    if (targets->records != targets->checkpoints) text += ", its records in " + targets->records;
   }
   // The checkpoints are last, and with them the mark of a finished run.
-  TANDEM_RETURN_IF_ERROR(checkpoints_.MoveAfter(LastKept(), folder));
+  TANDEM_RETURN_IF_ERROR(checkpoints_.MoveAfter(LastKept(), targets->checkpoints));
+  TANDEM_RETURN_IF_ERROR(Conclude());
   return text;
 }
 

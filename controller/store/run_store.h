@@ -180,7 +180,7 @@ struct SampleQuery {
 
 struct EvaluationQuery {
   int64_t first_step = 0;
-  int64_t limit = 0;    // the first so many; 0: all
+  int64_t limit = 0;    // the first so many, and what else is undone of the last step; 0: all
   bool undone = false;  // as in StepQuery
 };
 

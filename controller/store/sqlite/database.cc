@@ -47,16 +47,27 @@ absl::StatusCode CodeOf(int result) {
   }
 }
 
-absl::Status ErrorOf(sqlite3* db, int result) {
-  const char* file = sqlite3_db_filename(db, "main");
+// The error `result` of the database, with the message `text`.
+absl::Status ErrorWithText(sqlite3* db, int result, const std::string& text) {
   const int system_error = sqlite3_system_errno(db);
   const bool is_refused = IsRefusedByDisk(result, system_error);
   const absl::StatusCode code = is_refused && IsDiskFull(system_error)
                                     ? absl::StatusCode::kResourceExhausted
                                     : CodeOf(result);
-  const absl::Status status =
-      MakeStatus(code, "database {}: {}", file == nullptr ? "" : file, sqlite3_errmsg(db));
+  const absl::Status status(code, text);
   return is_refused ? WithDiskRefused(status) : status;
+}
+
+absl::Status ErrorOf(sqlite3* db, int result) {
+  const char* file = sqlite3_db_filename(db, "main");
+  return ErrorWithText(
+      db, result, fmt::format("database {}: {}", file == nullptr ? "" : file, sqlite3_errmsg(db)));
+}
+
+absl::Status OpenError(sqlite3* db, int result, const std::string& path) {
+  if (db == nullptr) return Internal("cannot open the database {}: out of memory", path);
+  return ErrorWithText(db, result,
+                       fmt::format("cannot open the database {}: {}", path, sqlite3_errmsg(db)));
 }
 
 }  // namespace
@@ -114,10 +125,7 @@ absl::StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::
       sqlite3_open_v2(path.c_str(), &handle,
                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   std::unique_ptr<SqliteDatabase> db(new SqliteDatabase(handle, path));
-  if (result != SQLITE_OK) {
-    return MakeStatus(CodeOf(result), "cannot open the database {}: {}", path,
-                      handle == nullptr ? "out of memory" : sqlite3_errmsg(handle));
-  }
+  if (result != SQLITE_OK) return OpenError(handle, result, path);
   sqlite3_extended_result_codes(handle, 1);
   sqlite3_busy_timeout(handle, 5000);
   TANDEM_RETURN_IF_ERROR(db->Execute("PRAGMA journal_mode=WAL"));
@@ -150,10 +158,7 @@ absl::StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::OpenUri(const st
       sqlite3_open_v2((UriPath(path) + parameters).c_str(), &handle,
                       SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
   std::unique_ptr<SqliteDatabase> db(new SqliteDatabase(handle, path));
-  if (result != SQLITE_OK) {
-    return MakeStatus(CodeOf(result), "cannot open the database {}: {}", path,
-                      handle == nullptr ? "out of memory" : sqlite3_errmsg(handle));
-  }
+  if (result != SQLITE_OK) return OpenError(handle, result, path);
   sqlite3_extended_result_codes(handle, 1);
   sqlite3_busy_timeout(handle, 5000);
   // The first statement that reads the file.

@@ -1,6 +1,7 @@
 #include "controller/store/sqlite/run_queries.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -199,13 +200,17 @@ absl::StatusOr<std::vector<EvaluationRecord>> RunQueries::ListEvaluations(
     const EvaluationQuery& query) const {
   std::vector<EvaluationRecord> evaluations;
   if (!Has(query.undone ? UndoneName("evaluations") : "evaluations")) return evaluations;
-  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
-                          db_->Prepare(SelectRecords("evaluations", query.undone) +
-                                       " WHERE step >= ? ORDER BY step LIMIT ?"));
-  select.Bind(query.first_step, query.limit > 0 ? query.limit : int64_t{-1});
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare(SelectRecords("evaluations", query.undone) + " WHERE step >= ? ORDER BY step" +
+                   (query.undone ? ", undone_by" : "")));
+  select.Bind(query.first_step);
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return evaluations;
+    const bool spent = query.limit > 0 && std::ssize(evaluations) >= query.limit;
+    // All that was undone of a step comes together.
+    if (spent && evaluations.back().step != select.Int(0)) return evaluations;
     EvaluationRecord evaluation;
     evaluation.step = select.Int(0);
     evaluation.version = select.Int(1);

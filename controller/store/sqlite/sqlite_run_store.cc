@@ -1,13 +1,16 @@
 #include "controller/store/sqlite/sqlite_run_store.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/base/disk_refusal.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "controller/store/sqlite/record_json.h"
@@ -17,6 +20,9 @@ namespace tandem {
 namespace {
 
 constexpr char kTextsDropped[] = "texts_dropped_up_to_step";
+// Of one transaction. More than one step: a backlog, as a lowered trainer.steps_with_texts leaves
+// it, becomes shorter with each step.
+constexpr int64_t kMaxStepsToEmpty = 32;
 
 absl::StatusOr<std::unique_ptr<SqliteDatabase>> OpenMigrated(const std::string& path) {
   absl::StatusOr<std::unique_ptr<SqliteDatabase>> db = SqliteDatabase::Open(path);
@@ -29,12 +35,25 @@ absl::StatusOr<std::unique_ptr<SqliteDatabase>> OpenMigrated(const std::string& 
                     std::string(status.message()), path);
 }
 
+// Writes the log's rows into the file, as far as nobody reads older ones.
+absl::Status EmptyLog(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const auto db, SqliteDatabase::Open(path));
+  return db->Execute("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
 }  // namespace
 
-void SettleStore(const std::string& path) {
-  if (!PathExists(path)) return;
-  const auto db = SqliteDatabase::Open(path);
-  if (db.ok()) (*db)->Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
+absl::Status SettleStore(const std::string& path) {
+  if (!PathExists(path)) return absl::OkStatus();
+  const absl::Status emptied = EmptyLog(path);
+  if (absl::IsDataLoss(emptied) && !IsDiskRefused(emptied)) return absl::OkStatus();
+  std::error_code error;
+  const auto log_bytes = std::filesystem::file_size(path + "-wal", error);
+  if (error || log_bytes == 0) return absl::OkStatus();
+  const std::string what = fmt::format(
+      "the newest rows of {0} are in {0}-wal alone, and cannot be brought into {0}", path);
+  return emptied.ok() ? FailedPrecondition("{}: close the program that reads it", what)
+                      : Annotate(emptied, what);
 }
 
 absl::StatusOr<std::unique_ptr<SqliteRunStore>> SqliteRunStore::Open(const std::string& path,
@@ -139,13 +158,24 @@ absl::Status SqliteRunStore::DropTexts(int64_t step) {
   // The mark keeps a step's cost independent of the number of steps before it.
   TANDEM_ASSIGN_OR_RETURN(const int64_t dropped, TextsDroppedUpTo());
   if (dropped >= newest_without) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const int64_t first, FirstSampledAfter(dropped));
+  const int64_t last = std::min(newest_without, first + kMaxStepsToEmpty - 1);
   for (const char* table : {"samples", "undone_samples"}) {
     TANDEM_RETURN_IF_ERROR(db_->Execute(fmt::format(
-        "UPDATE {} SET prompt = NULL, response = NULL, ground_truth = NULL WHERE step > {} AND "
+        "UPDATE {} SET prompt = NULL, response = NULL, ground_truth = NULL WHERE step >= {} AND "
         "step <= {}",
-        table, dropped, newest_without)));
+        table, first, last)));
   }
-  return SetTextsDroppedUpTo(newest_without);
+  return SetTextsDroppedUpTo(last);
+}
+
+absl::StatusOr<int64_t> SqliteRunStore::FirstSampledAfter(int64_t step) {
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare("SELECT MIN(first) FROM (SELECT MIN(step) AS first FROM samples WHERE step > ? "
+                   "UNION ALL SELECT MIN(step) FROM undone_samples WHERE step > ?)"));
+  TANDEM_RETURN_IF_ERROR(select.Bind(step, step).Step().status());
+  return select.IsNull(0) ? step + 1 : select.Int(0);
 }
 
 absl::Status SqliteRunStore::RecordEvaluation(const EvaluationRecord& evaluation) {

@@ -17,8 +17,9 @@
 namespace tandem {
 
 // Brings all rows from SQLite's log into the file, so that the file alone is the database. Does
-// nothing where the file is none; it may be moved as it is then.
-void SettleStore(const std::string& path);
+// nothing where the file is none; it may be moved as it is then. Where a log with
+// rows is left: errors as SqliteDatabase, and FailedPrecondition if another program reads it.
+absl::Status SettleStore(const std::string& path);
 
 // The RunStore on SQLite, in run_dir/run.db. One connection is guarded by one mutex: a step's write
 // takes milliseconds, and reads are paged.
@@ -50,8 +51,11 @@ class SqliteRunStore final : public RunStore {
   absl::Status InsertPhases(const StepRecord& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
   absl::Status InsertSample(SqliteStatement& insert, int64_t step, const SampleRecord& sample)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
-  // Empties the texts of steps that are too old once `step` is recorded.
+  // Empties the texts of the oldest steps that are too old once `step` is recorded, at most
+  // kMaxStepsToEmpty of them.
   absl::Status DropTexts(int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
+  // The oldest step after `step` that has samples, undone ones included; `step` + 1 without any.
+  absl::StatusOr<int64_t> FirstSampledAfter(int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
   // The newest step without texts; -1: none.
   absl::StatusOr<int64_t> TextsDroppedUpTo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
   absl::Status SetTextsDroppedUpTo(int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);

@@ -338,6 +338,23 @@ TEST_CASE("A restart of a run that began from a path goes on from its own checkp
   REQUIRE(f.Choose(from, "launch-1")->checkpoint == own);
 }
 
+TEST_CASE("A start from another folder ends a move whose checkpoints were all moved", "[resume]") {
+  const ResumePointFolder other("other");
+  const ResumePointFolder f;
+  const std::string start = other.Save(7);
+  const std::string previous = (f.run_dir / "checkpoints.previous").string();
+  fs::create_directories(previous);
+  std::ofstream(f.run_dir / "moving")
+      << "{\"checkpoints\":\"" << previous << "\",\"records\":\"" << previous << "\"}\n";
+  REQUIRE(f.Index().MarkFinished(20).ok());
+  const auto point =
+      f.Start({"trainer.resume_mode=resume_path", "trainer.resume_from_path=" + start});
+  REQUIRE(point->set_aside == SetAside::kWholeRun);
+  REQUIRE(Has(point->note, previous));
+  REQUIRE(fs::exists(previous + "/finished"));
+  REQUIRE_FALSE(fs::exists(f.run_dir / "moving"));
+}
+
 TEST_CASE("Going back to a checkpoint of the same folder sets the later ones aside", "[resume]") {
   const ResumePointFolder f;
   const std::string early = f.Save(5);

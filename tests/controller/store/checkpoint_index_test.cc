@@ -10,12 +10,15 @@
 #include <catch2/catch.hpp>
 
 #include "common/formats/files.h"
+#include "tests/fakes/failing_renames.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
 namespace {
 
 namespace fs = std::filesystem;
+
+using testing::FailingRenames;
 
 CheckpointIndex Open(const fs::path& dir, int64_t keep = 0) {
   auto index = CheckpointIndex::Open(dir, keep);
@@ -121,22 +124,6 @@ TEST_CASE("A kill between the two renames of a replaced checkpoint brings the ol
 }
 
 namespace {
-
-// A disk on which renames fail as they are told to.
-class FailingRenames : public FolderRenames {
- public:
-  int Rename(const std::string& from, const std::string& to) const override {
-    ++renames;
-    return fails.contains(renames) ? EIO : FolderRenames::Rename(from, to);
-  }
-  int Exchange(const std::string& a, const std::string& b) const override {
-    return exchange_error == 0 ? FolderRenames::Exchange(a, b) : exchange_error;
-  }
-
-  int exchange_error = 0;
-  std::set<int> fails;  // the numbers of the renames that fail, from 1
-  mutable int renames = 0;
-};
 
 // A checkpoint of step 1 whose contents are to be replaced.
 struct ReplacedCheckpoint {
@@ -280,17 +267,50 @@ TEST_CASE("Checkpoints that are moved are those after a step, with what names th
   Save(index, 2);
   const fs::path folder = dir.path() / "aside";
   fs::create_directories(folder);
+  REQUIRE(index.MarkFinished(2).ok());
   REQUIRE_FALSE(index.HasAfter(2));
-  REQUIRE(index.MoveAfter(2, folder.string()).ok());
-  REQUIRE(fs::is_empty(folder));
   REQUIRE(index.HasAfter(1));
-  REQUIRE(index.MoveAfter(1, folder.string()).ok());
-  REQUIRE(index.List().size() == 1);
-  REQUIRE(fs::exists(folder / "step_2"));
-  REQUIRE(fs::exists(folder / "latest"));
-  REQUIRE(index.MoveAfter(-1, folder.string()).ok());
+  for (int call = 1; call <= 2; ++call) {  // a call again changes nothing
+    REQUIRE(index.MoveAfter(1, folder.string()).ok());
+    REQUIRE(index.List().size() == 1);
+    REQUIRE(fs::exists(folder / "step_2"));
+    REQUIRE(ReadWholeFile((folder / "latest").string()).value() == "step_2\n");
+    REQUIRE(ReadWholeFile((folder / "finished").string()).value() == "2\n");
+    REQUIRE_FALSE(index.FinishedStep());
+    // Of those that stay.
+    REQUIRE(ReadWholeFile(index.dir() + "/latest").value() == "step_1\n");
+  }
+  const fs::path second = dir.path() / "aside-2";
+  fs::create_directories(second);
+  REQUIRE(index.MoveAfter(-1, second.string()).ok());
   REQUIRE(index.List().empty());
-  REQUIRE(fs::exists(folder / "step_1"));
+  REQUIRE(fs::exists(second / "step_1"));
+  REQUIRE_FALSE(fs::exists(index.dir() + "/latest"));
+}
+
+TEST_CASE("A checkpoint that is moved replaces nothing", "[checkpoint]") {
+  testing::TempDir dir;
+  CheckpointIndex index = Open(dir.path() / "checkpoints");
+  Save(index, 1);
+  Write(dir.path() / "aside" / "step_1" / "kept", "");
+  const absl::Status status = index.MoveAfter(-1, (dir.path() / "aside").string());
+  REQUIRE(absl::IsFailedPrecondition(status));
+  REQUIRE(std::string(status.message()).find("aside/step_1, which exists") != std::string::npos);
+  REQUIRE(index.List().size() == 1);
+}
+
+TEST_CASE("A checkpoint that is complete counts where `latest` cannot be written", "[checkpoint]") {
+  testing::TempDir dir;
+  CheckpointIndex index = Open(dir.path(), 1);
+  Save(index, 1);
+  fs::remove(dir.path() / "latest");
+  Write(dir.path() / "latest" / "a file", "");  // a folder stands in its place
+  REQUIRE(fs::exists(Save(index, 2)));
+  REQUIRE(index.List().size() == 1);  // the old one was removed
+  REQUIRE(index.FindNewest().newest->step == 2);
+  fs::remove_all(dir.path() / "latest");
+  Save(index, 3);
+  REQUIRE(ReadWholeFile((dir.path() / "latest").string()).value() == "step_3\n");
 }
 
 }  // namespace tandem

@@ -1,11 +1,16 @@
 #include "controller/store/sqlite/sqlite_run_store.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
+#include "controller/store/record_pages.h"
+#include "controller/store/sqlite/database.h"
 #include "controller/store/sqlite/schema.h"
 #include "tests/support/temp_dir.h"
 
@@ -226,6 +231,53 @@ TEST_CASE("Only the newest steps keep the texts of their samples, if so configur
   REQUIRE(with_texts() == std::vector<int64_t>{6, 7, 8});
 }
 
+TEST_CASE("A lowered number of steps with texts empties old ones a few at each step", "[store]") {
+  const testing::TempDir dir;
+  const int64_t first = 1'000'001;  // a store that begins late in a run
+  const int64_t steps = 100;
+  auto store = SqliteRunStore::Open(PathIn(dir)).value();
+  for (int64_t step = first; step < first + steps; ++step) {
+    REQUIRE(store->RecordSamples(step, {MakeSampleRecord(step, 1)}).ok());
+  }
+  const auto with_texts = [&] {
+    int64_t count = 0;
+    for (int64_t step = first; step < first + steps + 4; ++step) {
+      for (const SampleRecord& sample : store->ListSamples({.step = step}).value().samples) {
+        count += sample.texts_kept ? 1 : 0;
+      }
+    }
+    return count;
+  };
+  store = SqliteRunStore::Open(PathIn(dir), 2).value();
+  std::vector<int64_t> counts;
+  for (int64_t step = first + steps; step < first + steps + 4; ++step) {
+    REQUIRE(store->RecordSamples(step, {MakeSampleRecord(step, 1)}).ok());
+    counts.push_back(with_texts());
+  }
+  REQUIRE(counts == std::vector<int64_t>{69, 38, 7, 2});
+}
+
+TEST_CASE("A walk over what was undone meets every evaluation of a step", "[store]") {
+  const testing::TempDir dir;
+  auto store = SqliteRunStore::Open(PathIn(dir)).value();
+  // The page of kRecordsOfPage ends inside step 1.
+  const int64_t generations = kRecordsOfPage + 3;
+  for (int64_t generation = 1; generation <= generations; ++generation) {
+    REQUIRE(store->RecordEvaluation({.step = 1}).ok());
+    if (generation == 1) REQUIRE(store->RecordEvaluation({.step = 2}).ok());
+    REQUIRE(store->UndoAfter(0, generation).ok());
+  }
+  std::vector<int64_t> steps;
+  int64_t newest = 0;
+  REQUIRE(ForEachEvaluation(*store, {.undone = true}, [&](const EvaluationRecord& evaluation) {
+            steps.push_back(evaluation.step);
+            newest = std::max(newest, evaluation.undone_by);
+          }).ok());
+  REQUIRE(std::ssize(steps) == generations + 1);
+  REQUIRE(steps.back() == 2);
+  REQUIRE(newest == generations);
+}
+
 TEST_CASE("A database of a build without segments is brought forward, its samples kept",
           "[store]") {
   const testing::TempDir dir;
@@ -294,13 +346,28 @@ TEST_CASE("A store that was settled is one file, with the rows of a process that
     std::filesystem::copy_file(PathIn(dir), killed);
     std::filesystem::copy_file(PathIn(dir) + "-wal", killed + "-wal");
   }
-  SettleStore(killed);
+  REQUIRE(SettleStore(killed).ok());
   REQUIRE_FALSE(std::filesystem::exists(killed + "-wal"));
   REQUIRE(SqliteRunStore::Open(killed).value()->ListSteps({})->size() == 1);
   // Nothing is made where there is nothing, and no garbage is touched.
-  SettleStore((dir.path() / "none.db").string());
+  REQUIRE(SettleStore((dir.path() / "none.db").string()).ok());
   REQUIRE_FALSE(std::filesystem::exists(dir.path() / "none.db"));
   std::ofstream(dir.path() / "garbage.db") << std::string(4096, 'x');
-  SettleStore((dir.path() / "garbage.db").string());
+  REQUIRE(SettleStore((dir.path() / "garbage.db").string()).ok());
   REQUIRE(std::filesystem::file_size(dir.path() / "garbage.db") == 4096);
+}
+
+TEST_CASE("A store whose log another program reads is not settled", "[store]") {
+  const testing::TempDir dir;
+  auto store = SqliteRunStore::Open(PathIn(dir)).value();
+  REQUIRE(store->RecordStep(MakeStepRecord(1, 0.5)).ok());
+  auto reader = SqliteDatabase::Open(PathIn(dir)).value();
+  REQUIRE(reader->Execute("BEGIN").ok());
+  REQUIRE(reader->Execute("SELECT * FROM steps").ok());
+  REQUIRE(store->RecordStep(MakeStepRecord(2, 0.5)).ok());
+  const absl::Status held = SettleStore(PathIn(dir));
+  REQUIRE(absl::IsFailedPrecondition(held));
+  REQUIRE(std::string(held.message()).find("run.db-wal") != std::string::npos);
+  REQUIRE(reader->Execute("COMMIT").ok());
+  REQUIRE(SettleStore(PathIn(dir)).ok());
 }
