@@ -81,6 +81,13 @@ absl::Status CheckComplete(const std::string& address, const RpcSecurity& securi
 // gRPC asks no caller of "insecure" credentials for anything; on the wire these are the same.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TokenCredentials(
     const std::string& address, const std::string& token_file) {
+  if (token_file.empty()) {
+    return InvalidArgument(
+        "cannot listen on {} without the token of the run: every user of this host could call "
+        "there; give --token-file with the file RUN_DIR/token of the controller, or the three files "
+        "of mutual TLS, or use a unix: address",
+        address);
+  }
   const std::string host = address.substr(0, address.rfind(':'));
   if (host != "127.0.0.1" && host != "localhost" && host != "[::1]") {
     return InvalidArgument(
@@ -97,7 +104,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TokenCredentials(
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const std::string& address, const RpcSecurity& security) {
-  if (NeedsRunToken(address, security) && !security.token_file.empty()) {
+  if (NeedsRunToken(address, security) && !security.open_to_this_host) {
     return TokenCredentials(address, security.token_file);
   }
   if (IsLocalAddress(address) && (!security.enabled() || address.rfind("unix:", 0) == 0)) {

@@ -23,8 +23,8 @@ namespace tandem {
 // Whether calls to `address` carry the run's token: TCP on loopback without TLS.
 bool NeedsRunToken(const std::string& address, const RpcSecurity& security);
 
-// InvalidArgument: `address` is reachable from other hosts and `security` is empty or incomplete,
-// or a server with a token is to listen on an address of loopback other than 127.0.0.1 and [::1];
+// InvalidArgument: `address` is reachable from other hosts and `security` is empty or incomplete, a
+// server is to listen on a loopback port without token and TLS, or one with a token is to listen on an address of loopback other than 127.0.0.1 and [::1];
 // NotFound: a PEM file cannot be read; for TLS otherwise as MakeTlsServerCredentials.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const std::string& address, const RpcSecurity& security);

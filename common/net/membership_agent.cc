@@ -16,6 +16,7 @@
 #include "common/net/grpc_status.h"
 #include "common/net/protocol.h"
 #include "common/net/worker_codec.h"
+#include "common/process/process_identity.h"
 #include "common/process/threads.h"
 #include "tandem/v1/controller.grpc.pb.h"
 
@@ -49,6 +50,7 @@ class GrpcMembershipAgent : public MembershipAgent {
     request_.set_device(options_.device);
     request_.set_boot_nonce(MakeBootNonce());
     request_.set_pid(getpid());
+    request_.set_process_start(OwnProcessStart());
     request_.set_build(BuildText(options_.build));
     request_.set_build_id(BuildId(options_.build));
     request_.set_device_memory_bytes(options_.device_memory_bytes);

@@ -18,7 +18,7 @@ class Service;
 namespace tandem {
 
 // Example:
-//   TANDEM_ASSIGN_OR_RETURN(auto server, RpcServer::Start("unix:/run/x.sock", {&service}));
+//   TANDEM_ASSIGN_OR_RETURN(auto server, RpcServer::Start("unix:/run/x.sock", {&service}, security));
 //   ... server->address() ...
 //   server->Shutdown(absl::Seconds(2));
 // Thread-safe. The destructor shuts down with one second of grace.
@@ -27,12 +27,12 @@ class RpcServer {
   // Listens at once. `address`: "unix:/path" (made 0600; its folder, where it is missing, 0700; a
   // socket file that no process listens on is replaced) or "host:port" (port 0 picks a free one).
   // The services must outlive the server. AlreadyExists: port or socket in use. InvalidArgument:
-  // not an address of this host, or one that other hosts reach without mutual TLS. Other errors of
-  // the system by IoErrorCode.
+  // not an address of this host, one that other hosts reach without mutual TLS, or a loopback port
+  // without the run's token. Other errors of the system by IoErrorCode.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const std::string& address,
       const std::vector<grpc::Service*>& services,
-      const RpcSecurity& security = {});
+      const RpcSecurity& security);
   ~RpcServer();
 
   // What clients connect to, with the real port.

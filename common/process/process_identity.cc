@@ -1,7 +1,9 @@
 #include "common/process/process_identity.h"
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -12,11 +14,15 @@ namespace {
 // Of the fields of /proc/PID/stat that follow the program's name.
 constexpr size_t kState = 0, kStartTime = 19;
 
-}  // namespace
+// "pid:[4026531836]", equal in all processes of one namespace; "": it cannot be read.
+std::string PidNamespace() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
+}
 
-std::string ProcessStart(int64_t pid) {
-  if (pid <= 0) return "";
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+// `process`: a folder of /proc.
+std::string StartOf(const std::string& process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string text;
   std::getline(file, text);
   // A program's name may hold spaces and parentheses.
@@ -27,7 +33,15 @@ std::string ProcessStart(int64_t pid) {
   for (std::string field; rest >> field;) fields.push_back(field);
   if (fields.size() <= kStartTime) return "";
   const bool ended = fields[kState] == "Z" || fields[kState] == "X";
-  return ended ? "" : fields[kStartTime];
+  const std::string pid_namespace = PidNamespace();
+  return ended || pid_namespace.empty() ? ""
+                                        : fmt::format("{} {}", pid_namespace, fields[kStartTime]);
 }
+
+}  // namespace
+
+std::string ProcessStart(int64_t pid) { return pid <= 0 ? "" : StartOf(std::to_string(pid)); }
+
+std::string OwnProcessStart() { return StartOf("self"); }
 
 }  // namespace tandem

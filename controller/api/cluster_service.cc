@@ -38,15 +38,16 @@ absl::StatusOr<Announcement> ParseAnnouncement(const v1::RegisterRequest& reques
       .device_memory_bytes = request.device_memory_bytes(),
       .tokenizer_digest = request.tokenizer_digest(),
       .incarnation = request.incarnation(),
-      .device_uuid = request.device_uuid()};
-}
-
-// Whether the call's certificate, if it has one, is that of the worker for which it is made.
-absl::Status CheckOwn(const grpc::ServerContext* context, const WorkerKey& key) {
-  return CheckWorkerCall(context, RoleName(key.role), key.rank);
+      .device_uuid = request.device_uuid(),
+      .process_start = request.process_start()};
 }
 
 }  // namespace
+
+absl::Status ClusterService::CheckOwn(const grpc::ServerContext* context,
+                                      const WorkerKey& key) const {
+  return CheckWorkerCall(context, project_, RoleName(key.role), key.rank);
+}
 
 grpc::Status ClusterService::Register(grpc::ServerContext* context,
                                       const v1::RegisterRequest* request,

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <string>
+#include <utility>
 
 #include "controller/rollouts/parity_probe.h"
 #include "controller/store/sample_store.h"
@@ -13,13 +15,18 @@ namespace tandem {
 
 class ClusterService final : public v1::ClusterService::Service {
  public:
-  // `welcome` is the response to a registration, without the incarnation. The references must
-  // outlive the service.
+  // `welcome` is the response to a registration, without the incarnation; `project` the one whose
+  // workers may call over TLS (ServedProject). The references must outlive the service.
   ClusterService(WorkerRegistry& registry,
                  SampleStore& samples,
                  ParityProbe& probe,
-                 v1::RegisterResponse welcome)
-      : registry_(registry), samples_(samples), probe_(probe), welcome_(std::move(welcome)) {}
+                 v1::RegisterResponse welcome,
+                 std::string project)
+      : registry_(registry),
+        samples_(samples),
+        probe_(probe),
+        welcome_(std::move(welcome)),
+        project_(std::move(project)) {}
 
   // From now on the responses to heartbeats ask the workers to stop.
   void StopWorkers() { stopping_ = true; }
@@ -38,6 +45,8 @@ class ClusterService final : public v1::ClusterService::Service {
                            v1::PutLogProbsResponse* response) override;
 
  private:
+  // Whether the call's certificate, if it has one, is that of the worker for which it is made.
+  absl::Status CheckOwn(const grpc::ServerContext* context, const WorkerKey& key) const;
   absl::Status CheckCaller(const grpc::ServerContext* context, const v1::WorkerId& worker) const;
   absl::Status StreamProbe(const v1::StreamSamplesRequest& request,
                            grpc::ServerWriter<v1::StreamSamplesResponse>* writer) const;
@@ -47,6 +56,7 @@ class ClusterService final : public v1::ClusterService::Service {
   SampleStore& samples_;
   ParityProbe& probe_;
   const v1::RegisterResponse welcome_;
+  const std::string project_;
   std::atomic<bool> stopping_ = false;
 };
 

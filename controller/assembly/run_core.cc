@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/device/device_memory.h"
 #include "common/net/protocol.h"
+#include "common/net/security/tls_credentials.h"
 #include "common/net/server.h"
 #include "common/process/cores.h"
 #include "common/process/files/controller_address.h"
@@ -181,8 +182,11 @@ void RunCore::TellListening(const std::string& address) {
 absl::Status RunCore::Serve(const StepContext& context,
                             const RunPosition& position,
                             const std::function<absl::Status()>& work) {
+  const RpcSecurity security = MakeRpcSecurity(*config_);
+  TANDEM_ASSIGN_OR_RETURN(const std::string project, ServedProject(security));
   ClusterService cluster(registry_, *stores_.samples, probe_,
-                         MakeWelcome(ConfigForWorkers(*config_, options_), *inputs_.tokenizer));
+                         MakeWelcome(ConfigForWorkers(*config_, options_), *inputs_.tokenizer),
+                         project);
   TandemService api({.control = control_,
                      .position = position,
                      .run = context,
@@ -200,7 +204,6 @@ absl::Status RunCore::Serve(const StepContext& context,
       registry_, RealClock());
   // Nothing after the server's start returns early: API calls may wait for the end of the run, and
   // workers for the order to stop.
-  const RpcSecurity security = MakeRpcSecurity(*config_);
   TANDEM_ASSIGN_OR_RETURN(const auto token, RunToken::Make(security.token_file));
   TANDEM_ASSIGN_OR_RETURN(
       const auto server, RpcServer::Start(config_->cluster().listen(), {&cluster, &api}, security));

@@ -78,6 +78,8 @@ absl::StatusOr<std::string> FindController(const std::string& address,
   if (!address.empty()) return address;
   std::error_code error;
   if (!run_dir.empty()) {
+    // A controller that was killed leaves its socket, and the next one may listen on a port.
+    if (const std::string live = LiveAddress(run_dir); !live.empty()) return live;
     const fs::path socket = fs::absolute(run_dir) / kSocketName;
     if (fs::exists(socket, error)) return "unix:" + socket.string();
     if (const auto published = ReadPublishedAddress(run_dir)) return *published;

@@ -48,9 +48,7 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcemen
   } else {
     entry.incarnation = announcement.incarnation != 0 ? announcement.incarnation : last + 1;
     last = std::max(last, entry.incarnation);
-    if (announcement.boot_id == options_.boot_id) {
-      entry.process_start = options_.process_start(announcement.pid);
-    }
+    entry.process_start = SeenStart(announcement);
   }
   entry.announcement = announcement;
   entry.last_heartbeat = clock_.Now();
@@ -61,12 +59,22 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcemen
   return entry.incarnation;
 }
 
+std::string WorkerRegistry::SeenStart(const Announcement& announcement) const {
+  if (announcement.boot_id.empty() || announcement.boot_id != options_.boot_id) return "";
+  // Containers of one host have one boot id, and number their processes each for itself.
+  const std::string seen = options_.process_start(announcement.pid);
+  return seen == announcement.process_start ? seen : "";
+}
+
 bool WorkerRegistry::HoldsRank(const WorkerEntry& entry) const {
   if (entry.state == WorkerEntry::State::kLost) return false;
   if (!entry.process_start.empty()) {
     return options_.process_start(entry.announcement.pid) == entry.process_start;
   }
-  return clock_.Now() - entry.last_heartbeat < options_.heartbeat_timeout;
+  const absl::Duration silence = clock_.Now() - entry.last_heartbeat;
+  // A starting worker loads its model and sends nothing yet.
+  return silence < (entry.state == WorkerEntry::State::kStarting ? options_.register_timeout
+                                                                  : options_.heartbeat_timeout);
 }
 
 absl::Status WorkerRegistry::CheckFree(const Announcement& announcement,
@@ -79,8 +87,7 @@ absl::Status WorkerRegistry::CheckFree(const Announcement& announcement,
   return MakeStatus(
       absl::StatusCode::kAlreadyExists,
       "{} is held by process {} at {}, which lives (heard of {} ago), so process {} cannot have "
-      "it: "
-      "end that process first, or start the new one with another --rank",
+      "it: end that process first, or start the new one with another --rank",
       announcement.key.Text(), holder.announcement.pid, holder.announcement.address,
       absl::FormatDuration(absl::Trunc(clock_.Now() - holder.last_heartbeat, absl::Seconds(1))),
       announcement.pid);

@@ -51,6 +51,7 @@ struct Announcement {
   std::string tokenizer_digest;  // empty until known, and for workers without a tokenizer
   int64_t incarnation = 0;       // kept from an earlier controller; 0: none
   std::string device_uuid;       // of a GPU, equal in all processes; empty on a CPU
+  std::string process_start;     // OwnProcessStart of the worker
 };
 
 // The contents of a heartbeat.
@@ -70,7 +71,8 @@ struct WorkerEntry {
   State state = State::kStarting;
   Instant last_heartbeat;
   HeartbeatNews news;
-  std::string process_start;  // RegistryOptions::process_start at its registration
+  // RegistryOptions::process_start at its registration; empty: its process is not seen from here.
+  std::string process_start;
 
   const WorkerKey& key() const { return announcement.key; }
 };
@@ -79,6 +81,7 @@ struct RegistryOptions {
   int trainers = 1;
   int rollouts = 1;
   absl::Duration heartbeat_timeout = absl::Seconds(10);
+  absl::Duration register_timeout = absl::Seconds(60);  // covers what a worker loads
   std::string tokenizer_digest;  // of the controller's own tokenizer
   std::string build;             // of the controller
   std::string build_id;          // of the controller
@@ -93,8 +96,9 @@ struct RegistryOptions {
 // heartbeat for heartbeat_timeout or a caller saw its connection break, and ready again with its
 // next heartbeat. A process that registers for a taken rank is refused while the rank's process
 // lives; it replaces one that has ended or is lost and gets a new incarnation. A process of this
-// host that is seen at its registration has ended when it is seen no more; any other one, when it
-// has said nothing for heartbeat_timeout. Thread-safe.
+// host that is seen at its registration, as it sees itself, has ended when it is seen no more; any
+// other one, as in another container, when it has said nothing for heartbeat_timeout or, while it
+// is starting, for register_timeout. Thread-safe.
 class WorkerRegistry {
  public:
   WorkerRegistry(RegistryOptions options, Clock& clock)
@@ -141,6 +145,9 @@ class WorkerRegistry {
   std::string kernel_sets() const;
 
  private:
+  // What tells whether the announced process lives, if it is certain that it is the one seen here
+  // under its number; else "".
+  std::string SeenStart(const Announcement& announcement) const;
   bool HoldsRank(const WorkerEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   // Whether the announced process may have the rank of `holder`, another process.
   absl::Status CheckFree(const Announcement& announcement, const WorkerEntry& holder) const

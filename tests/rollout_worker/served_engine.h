@@ -21,7 +21,7 @@ struct Served {
   const TinyWeights weights{{}, DType::kBFloat16};
   std::unique_ptr<Engine> engine;
   bool shut_down = false;
-  std::unique_ptr<RolloutService> service = RolloutService::Create([this] { shut_down = true; });
+  std::unique_ptr<RolloutService> service = RolloutService::Create([this] { shut_down = true; }, "");
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<v1::RolloutService::Stub> stub;
 
@@ -30,7 +30,7 @@ struct Served {
     options.load_weights = true;
     engine = Engine::Create(options).value();
     const std::string address = "unix:" + (weights.dir.path() / "rollout.sock").string();
-    server = RpcServer::Start(address, {service->service()}).value();
+    server = RpcServer::Start(address, {service->service()}, {}).value();
     stub = v1::RolloutService::NewStub(MakeChannel(server->address()).value());
   }
   ~Served() {

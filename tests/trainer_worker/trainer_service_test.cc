@@ -80,7 +80,7 @@ struct Job {
     if (engine != nullptr) engine->Stop();
   }
   std::unique_ptr<RpcServer> Start(const std::string& name, grpc::Service* what) {
-    auto started = RpcServer::Start("unix:" + (dir.path() / name).string(), {what});
+    auto started = RpcServer::Start("unix:" + (dir.path() / name).string(), {what}, {});
     REQUIRE(started.ok());
     return *std::move(started);
   }

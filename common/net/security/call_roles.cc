@@ -151,13 +151,16 @@ absl::Status CheckMayCall(const std::vector<CallerIdentity>& callers,
 }
 
 absl::Status CheckIsWorker(const std::vector<CallerIdentity>& callers,
+                           const std::string& project,
                            std::string_view role,
                            int rank) {
   for (const CallerIdentity& caller : callers) {
-    if (caller.role == role && (caller.rank < 0 || caller.rank == rank)) return absl::OkStatus();
+    if (caller.project != project || caller.role != role) continue;
+    if (caller.rank < 0 || caller.rank == rank) return absl::OkStatus();
   }
-  return Denied(fmt::format("the call is made for {} {}, and the caller's certificate {}", role,
-                            rank, Found(callers)));
+  return Denied(fmt::format("the call is made for {} {} of project {}, and the caller's certificate "
+                            "{}",
+                            role, rank, project, Found(callers)));
 }
 
 }  // namespace tandem

@@ -38,8 +38,10 @@ absl::Status CheckMayCall(const std::vector<CallerIdentity>& callers,
                           const std::string& project,
                           std::string_view method);
 
-// PermissionDenied unless one of `callers` is worker `rank` of `role` ("trainer", "rollout").
+// PermissionDenied unless one of `callers` is worker `rank` of `role` ("trainer", "rollout") in
+// `project`.
 absl::Status CheckIsWorker(const std::vector<CallerIdentity>& callers,
+                           const std::string& project,
                            std::string_view role,
                            int rank);
 

@@ -72,12 +72,15 @@ std::shared_ptr<grpc::AuthMetadataProcessor> MakeRoleCheck(std::string project) 
   return std::make_shared<RoleCheck>(std::move(project));
 }
 
-absl::Status CheckWorkerCall(const grpc::ServerContext* context, std::string_view role, int rank) {
+absl::Status CheckWorkerCall(const grpc::ServerContext* context,
+                             const std::string& project,
+                             std::string_view role,
+                             int rank) {
   if (context == nullptr) return absl::OkStatus();
   const std::shared_ptr<const grpc::AuthContext> peer = context->auth_context();
   if (peer == nullptr || !HasTls(*peer)) return absl::OkStatus();
   const auto callers = CallersOf(*peer);
-  return callers.ok() ? CheckIsWorker(*callers, role, rank) : AsDenied(callers.status());
+  return callers.ok() ? CheckIsWorker(*callers, project, role, rank) : AsDenied(callers.status());
 }
 
 }  // namespace tandem

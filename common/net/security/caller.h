@@ -19,8 +19,11 @@ namespace tandem {
 std::shared_ptr<grpc::AuthMetadataProcessor> MakeRoleCheck(std::string project);
 
 // PermissionDenied: the call's connection has TLS, and its certificate is not that of worker `rank`
-// of `role`. On other connections the caller has the run's token or its user, and is every worker.
-// `context` may be null, as for a call from within.
-absl::Status CheckWorkerCall(const grpc::ServerContext* context, std::string_view role, int rank);
+// of `role` in `project`. On other connections the caller has the run's token or its user, and is
+// every worker. `context` may be null, as for a call from within.
+absl::Status CheckWorkerCall(const grpc::ServerContext* context,
+                             const std::string& project,
+                             std::string_view role,
+                             int rank);
 
 }  // namespace tandem

@@ -11,9 +11,10 @@ struct RpcSecurity {
   std::string key;   // its private key
   std::string ca;    // the authority that signed the peers
   // The run's token, which loopback ports without TLS send and ask for
-  // (common/process/files/run_token.h). Empty: such a port asks for nothing, and its callers send
-  // nothing.
+  // (common/process/files/run_token.h). Empty: callers send nothing, and such a port is not opened.
   std::string token_file;
+  // For tests: a loopback port without token and TLS is opened to every user of this host.
+  bool open_to_this_host = false;
 
   bool enabled() const { return !cert.empty() || !key.empty() || !ca.empty(); }
 };

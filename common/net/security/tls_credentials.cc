@@ -59,8 +59,10 @@ absl::Status CheckReadable(const RpcSecurity& security) {
   return ReadPem("ca", security.ca).status();
 }
 
-// The project of this process's own certificate.
-absl::StatusOr<std::string> OwnProject(const RpcSecurity& security) {
+}  // namespace
+
+absl::StatusOr<std::string> ServedProject(const RpcSecurity& security) {
+  if (security.cert.empty()) return "";
   TANDEM_ASSIGN_OR_RETURN(const std::string pem, ReadPem("cert", security.cert));
   const auto uris = CertificateUris(pem);
   if (!uris.ok()) return Annotate(uris.status(), security.cert);
@@ -77,12 +79,10 @@ absl::StatusOr<std::string> OwnProject(const RpcSecurity& security) {
                        : fmt::format("the projects {}", fmt::join(projects, " and ")));
 }
 
-}  // namespace
-
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsServerCredentials(
     const RpcSecurity& security) {
   TANDEM_RETURN_IF_ERROR(CheckReadable(security));
-  TANDEM_ASSIGN_OR_RETURN(const std::string project, OwnProject(security));
+  TANDEM_ASSIGN_OR_RETURN(const std::string project, ServedProject(security));
   tls::TlsServerCredentialsOptions options(WatchFiles(security));
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();

@@ -21,9 +21,13 @@ namespace tandem {
 // key new connections may fail, and are tried again by who makes them.
 inline constexpr absl::Duration kTlsRefresh = absl::Seconds(1);
 
+// The project whose callers a server with these files answers: the one that its own certificate
+// names; "" without TLS. Errors as of MakeTlsServerCredentials.
+absl::StatusOr<std::string> ServedProject(const RpcSecurity& security);
+
 // Callers show a certificate that `security.ca` signed, and make the calls of their role
-// (common/net/security/call_roles.h) in the project that this process's own certificate names.
-// InvalidArgument: that certificate names none, or several; or a file is none of TLS. NotFound: a
+// (common/net/security/call_roles.h) in the ServedProject.
+// InvalidArgument: this process's own certificate names no project, or several; or a file is none of TLS. NotFound: a
 // file cannot be read.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsServerCredentials(
     const RpcSecurity& security);

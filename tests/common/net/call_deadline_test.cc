@@ -31,7 +31,7 @@ struct SilentPeer {
   testing::TempDir dir;
   SilentReward service;
   std::string address = "unix:" + (dir.path() / "peer.sock").string();
-  std::unique_ptr<RpcServer> server = RpcServer::Start(address, {&service}).value();
+  std::unique_ptr<RpcServer> server = RpcServer::Start(address, {&service}, {}).value();
   std::unique_ptr<v1::RewardService::Stub> stub =
       v1::RewardService::NewStub(MakeChannel(address).value());
 

@@ -133,14 +133,26 @@ TEST_CASE("A certificate may name several roles, and a rank", "[roles]") {
                          "spiffe://tandem/demo/trainer/1", "spiffe://tandem/demo/rollout"});
   REQUIRE(host.size() == 2);
   REQUIRE(host[0].Uri() == "spiffe://tandem/demo/trainer/1");
-  REQUIRE(CheckIsWorker(host, "trainer", 1).ok());
-  REQUIRE(CheckIsWorker(host, "rollout", 7).ok());
-  const absl::Status refused = CheckIsWorker(host, "trainer", 0);
+  REQUIRE(CheckIsWorker(host, "demo", "trainer", 1).ok());
+  REQUIRE(CheckIsWorker(host, "demo", "rollout", 7).ok());
+  const absl::Status refused = CheckIsWorker(host, "demo", "trainer", 0);
   REQUIRE(absl::IsPermissionDenied(refused));
   REQUIRE(Says(refused, "trainer 0"));
   REQUIRE(Says(refused, "spiffe://tandem/demo/trainer/1"));
-  REQUIRE_FALSE(CheckIsWorker(WithRole("controller"), "trainer", 0).ok());
-  REQUIRE_FALSE(CheckIsWorker({}, "trainer", 0).ok());
+  REQUIRE_FALSE(CheckIsWorker(WithRole("controller"), "demo", "trainer", 0).ok());
+  REQUIRE_FALSE(CheckIsWorker({}, "demo", "trainer", 0).ok());
+}
+
+TEST_CASE("A role and rank of another project count for nothing here", "[roles]") {
+  const auto two = Who({"spiffe://tandem/demo/rollout", "spiffe://tandem/other/trainer"});
+  REQUIRE(CheckMayCall(two, "demo", "/tandem.v1.ClusterService/Register").ok());
+  REQUIRE(CheckIsWorker(two, "demo", "rollout", 1).ok());
+  REQUIRE(CheckIsWorker(two, "other", "trainer", 1).ok());
+  const absl::Status refused = CheckIsWorker(two, "demo", "trainer", 1);
+  REQUIRE(absl::IsPermissionDenied(refused));
+  REQUIRE(Says(refused, "trainer 1 of project demo"));
+  REQUIRE_FALSE(CheckIsWorker(two, "other", "rollout", 1).ok());
+  REQUIRE_FALSE(CheckIsWorker(two, "", "trainer", 1).ok());
 }
 
 TEST_CASE("An identity that cannot be read is refused, not passed over", "[roles]") {

@@ -11,6 +11,7 @@
 #include "common/base/mutex.h"
 #include "common/net/protocol.h"
 #include "common/net/server.h"
+#include "common/process/process_identity.h"
 #include "tandem/v1/controller.grpc.pb.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
@@ -76,7 +77,7 @@ struct Fixture {
   testing::TempDir dir;
   std::string address = "unix:" + (dir.path() / "c.sock").string();
   FakeController controller;
-  std::unique_ptr<RpcServer> server = *RpcServer::Start(address, {&controller});
+  std::unique_ptr<RpcServer> server = *RpcServer::Start(address, {&controller}, {});
 
   absl::StatusOr<std::unique_ptr<MembershipAgent>> Join() {
     return MembershipAgent::Join({.controller_address = address,
@@ -115,6 +116,7 @@ TEST_CASE("MembershipAgent registers, tells its numerics class and ends when ask
   REQUIRE(requests[0].build_id() == BuildId(kBuild));
   REQUIRE(requests[0].boot_id() == *ReadBootId());
   REQUIRE(requests[0].incarnation() == 0);
+  REQUIRE(requests[0].process_start() == ProcessStart(requests[0].pid()));
   REQUIRE(requests[1].numerics_class() == "avx2");
   REQUIRE(requests[1].numerics_choices().at("linear [8 x 8]") == "own kernels");
   REQUIRE(requests[1].incarnation() == 3);

@@ -25,7 +25,11 @@ TEST_CASE("A TLS file that cannot be read is named", "[rpc]") {
 TEST_CASE("Loopback and Unix sockets need no TLS", "[rpc]") {
   for (const char* address : {"unix:/tmp/x.sock", "127.0.0.1:0", "localhost:80", "[::1]:0"}) {
     REQUIRE(IsLocalAddress(address));
-    REQUIRE(MakeServerCredentials(address, {}).ok());
+    REQUIRE(MakeServerCredentials(address, {.open_to_this_host = true}).ok());
+    const bool is_socket = std::string(address).starts_with("unix:");
+    const absl::Status open = MakeServerCredentials(address, {}).status();
+    REQUIRE(open.ok() == is_socket);
+    if (!is_socket) REQUIRE(std::string(open.message()).find("--token-file") != std::string::npos);
   }
   REQUIRE(IsLocalAddress("127.8.0.1:0"));
   for (const char* address : {"0.0.0.0:0", "10.0.0.1:0", "127.example.org:80", "127.0.0.1", ""}) {

@@ -59,7 +59,7 @@ void LeaveDeadSocket(const std::string& path) {
 
 TEST_CASE("RpcServer serves on a free port and tells which", "[rpc]") {
   CountingReward service;
-  auto server = RpcServer::Start("127.0.0.1:0", {&service});
+  auto server = RpcServer::Start("127.0.0.1:0", {&service}, {.open_to_this_host = true});
   REQUIRE(server.ok());
   REQUIRE((*server)->address() != "127.0.0.1:0");
   REQUIRE(ScoresFrom((*server)->address()) == 1);
@@ -75,7 +75,7 @@ TEST_CASE("RpcServer makes the folder of its socket", "[rpc]") {
   testing::TempDir dir;
   CountingReward service;
   const std::string address = "unix:" + (dir.path() / "run" / "not" / "yet" / "x.sock").string();
-  const auto server = RpcServer::Start(address, {&service});
+  const auto server = RpcServer::Start(address, {&service}, {});
   REQUIRE(server.ok());
   REQUIRE(ScoresFrom(address) == 1);
 }
@@ -86,7 +86,7 @@ TEST_CASE("RpcServer's socket and its new folder are closed to other users", "[r
   for (const mode_t mask : {0000, 0022, 0177}) {
     const testing::UmaskOf umask(mask);
     const std::string folder = dir.path() / std::to_string(mask);
-    const auto server = RpcServer::Start("unix:" + folder + "/x.sock", {&service});
+    const auto server = RpcServer::Start("unix:" + folder + "/x.sock", {&service}, {});
     REQUIRE(server.ok());
     REQUIRE(testing::ModeOf(folder) == 0700);
     REQUIRE(testing::ModeOf(folder + "/x.sock") == 0600);
@@ -99,7 +99,7 @@ TEST_CASE("RpcServer refuses a message of more than 8 MiB before it is decoded",
   testing::TempDir dir;
   CountingReward service;
   const std::string address = "unix:" + (dir.path() / "x.sock").string();
-  const auto server = RpcServer::Start(address, {&service});
+  const auto server = RpcServer::Start(address, {&service}, {});
   REQUIRE(server.ok());
   const auto stub = v1::RewardService::NewStub(*MakeChannel(address));
   v1::ScoreRequest request;
@@ -116,7 +116,7 @@ TEST_CASE("RpcServer says why it cannot listen", "[rpc]") {
   testing::TempDir dir;
   CountingReward service;
   const auto start = [&](const std::string& address) {
-    return RpcServer::Start(address, {&service}).status();
+    return RpcServer::Start(address, {&service}, {}).status();
   };
   const absl::Status elsewhere = start("127.0.0.1.example.invalid:0");
   REQUIRE_FALSE(elsewhere.ok());
@@ -131,9 +131,9 @@ TEST_CASE("RpcServer says why it cannot listen", "[rpc]") {
 
 TEST_CASE("RpcServer says that a port is in use", "[rpc]") {
   CountingReward first, second;
-  auto server = RpcServer::Start("127.0.0.1:0", {&first});
+  auto server = RpcServer::Start("127.0.0.1:0", {&first}, {.open_to_this_host = true});
   REQUIRE(server.ok());
-  const auto again = RpcServer::Start((*server)->address(), {&second});
+  const auto again = RpcServer::Start((*server)->address(), {&second}, {.open_to_this_host = true});
   REQUIRE(absl::IsAlreadyExists(again.status()));
   REQUIRE(std::string(again.status().message()).find((*server)->address()) != std::string::npos);
 }
@@ -143,23 +143,23 @@ TEST_CASE("RpcServer replaces a dead socket, refuses a live one and a plain file
   const std::string path = dir.path() / "x.sock";
   LeaveDeadSocket(path);
   CountingReward first, second;
-  auto server = RpcServer::Start("unix:" + path, {&first});
+  auto server = RpcServer::Start("unix:" + path, {&first}, {});
   REQUIRE(server.ok());
   REQUIRE(ScoresFrom("unix:" + path) == 1);
-  REQUIRE(absl::IsAlreadyExists(RpcServer::Start("unix:" + path, {&second}).status()));
+  REQUIRE(absl::IsAlreadyExists(RpcServer::Start("unix:" + path, {&second}, {}).status()));
   REQUIRE(ScoresFrom("unix:" + path) == 1);
   (*server)->Shutdown(absl::ZeroDuration());
   REQUIRE_FALSE(std::filesystem::exists(path));
 
   std::ofstream(path) << "text";
-  REQUIRE(absl::IsAlreadyExists(RpcServer::Start("unix:" + path, {&second}).status()));
+  REQUIRE(absl::IsAlreadyExists(RpcServer::Start("unix:" + path, {&second}, {}).status()));
 }
 
 TEST_CASE("RpcServer refuses addresses it cannot have, with the reason", "[rpc]") {
   CountingReward service;
-  REQUIRE(absl::IsInvalidArgument(RpcServer::Start("nonsense", {&service}).status()));
+  REQUIRE(absl::IsInvalidArgument(RpcServer::Start("nonsense", {&service}, {}).status()));
   const std::string longer = "unix:/tmp/" + std::string(120, 'x');
-  const auto result = RpcServer::Start(longer, {&service});
+  const auto result = RpcServer::Start(longer, {&service}, {});
   REQUIRE(absl::IsInvalidArgument(result.status()));
   REQUIRE(std::string(result.status().message()).find("cluster.run_dir") != std::string::npos);
 }

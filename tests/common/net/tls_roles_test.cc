@@ -13,6 +13,7 @@
 #include "common/net/grpc_status.h"
 #include "common/net/security/caller.h"
 #include "common/net/security/certificate.h"
+#include "common/net/security/tls_credentials.h"
 #include "common/net/server.h"
 #include "tandem/v1/controller.grpc.pb.h"
 #include "tests/support/certificates.h"
@@ -40,11 +41,13 @@ struct ObligingApi final : v1::TandemService::Service {
 };
 
 struct CheckingCluster final : v1::ClusterService::Service {
+  std::string project;  // set before the server starts
+
   grpc::Status Register(grpc::ServerContext* context,
                         const v1::RegisterRequest* request,
                         v1::RegisterResponse*) override {
     return ToGrpcStatus(CheckWorkerCall(
-        context, request->role() == v1::ROLE_TRAINER ? "trainer" : "rollout", request->rank()));
+        context, project, request->role() == v1::ROLE_TRAINER ? "trainer" : "rollout", request->rank()));
   }
 };
 
@@ -56,6 +59,7 @@ struct TlsRolesFixture {
   std::unique_ptr<RpcServer> server;
 
   void Serve(const RpcSecurity& security) {
+    cluster.project = ServedProject(security).value();
     server = RpcServer::Start("127.0.0.1:0", {&api, &cluster}, security).value();
   }
   std::shared_ptr<grpc::Channel> Connect(const RpcSecurity& security) const {
@@ -160,6 +164,10 @@ TEST_CASE("A worker calls for its own role and rank alone", "[tls]") {
       f.Connect(f.ours.Issue("host", NamesOf("trainer") + ",URI:spiffe://tandem/demo/rollout"));
   REQUIRE(f.Register(host, v1::ROLE_TRAINER, 0).ok());
   REQUIRE(f.Register(host, v1::ROLE_ROLLOUT, 0).ok());
+  const auto mixed = f.Connect(
+      f.ours.Issue("mixed", NamesOf("rollout") + ",URI:spiffe://tandem/other/trainer"));
+  REQUIRE(f.Register(mixed, v1::ROLE_ROLLOUT, 0).ok());
+  REQUIRE(absl::IsPermissionDenied(f.Register(mixed, v1::ROLE_TRAINER, 0)));
 }
 
 TEST_CASE("A server's own certificate must name its project", "[tls]") {

@@ -12,6 +12,8 @@ TEST_CASE("A process is itself until it ends, and then nobody", "[process]") {
   const std::string self = ProcessStart(getpid());
   REQUIRE_FALSE(self.empty());
   REQUIRE(ProcessStart(getpid()) == self);
+  REQUIRE(OwnProcessStart() == self);
+  REQUIRE(self.starts_with("pid:["));  // the namespace in which the number counts
   REQUIRE(ProcessStart(0).empty());
   REQUIRE(ProcessStart(-1).empty());
 

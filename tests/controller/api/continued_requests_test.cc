@@ -69,7 +69,7 @@ TEST_CASE("A group that goes on from long responses goes in messages below 4 MiB
   testing::TempDir dir;
   RecordingService service;
   const std::string address = "unix:" + (dir.path() / "r.sock").string();
-  const auto server = *RpcServer::Start(address, {&service});
+  const auto server = *RpcServer::Start(address, {&service}, {});
   const auto client = *MakeGrpcRolloutClient(address, 5, testing::kPatience, {});
   GroupRequest group{.request_id = "9-0-0",
                      .version = 300,

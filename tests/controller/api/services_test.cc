@@ -102,7 +102,7 @@ struct ServedRun {
                  .progress = relay,
                  .run_id = "p/e/1"}),
         address("unix:" + (run.dir.path() / "c.sock").string()),
-        server(*RpcServer::Start(address, {&service})) {}
+        server(*RpcServer::Start(address, {&service}, {})) {}
 
   static StepContext Prepared(testing::FakeRun& run) {
     run.Prepare(StartMode::kPaused);
@@ -123,9 +123,9 @@ TEST_CASE("ClusterService streams a rank's samples in messages below 4 MiB", "[s
   const auto samples = *SampleStore::Open(run.dir.path() / "samples", 0);
   REQUIRE(samples->BeginStep(3).ok());
   for (uint64_t id = 20; id > 0; --id) REQUIRE(samples->Put(LongSample(id, 50'000), 1).ok());
-  ClusterService service(run.registry, *samples, run.probe, {});
+  ClusterService service(run.registry, *samples, run.probe, {}, "");
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
-  const auto server = *RpcServer::Start(address, {&service});
+  const auto server = *RpcServer::Start(address, {&service}, {});
   const auto stub = v1::ClusterService::NewStub(*MakeChannel(address));
 
   v1::StreamSamplesRequest request;
@@ -170,9 +170,9 @@ TEST_CASE("Workers join through ClusterService and are told to stop", "[services
   v1::RegisterResponse welcome;
   welcome.set_vocab_limit(260);
   welcome.mutable_config()->mutable_cluster()->set_heartbeat_seconds(0.01);
-  ClusterService service(run.registry, *samples, run.probe, welcome);
+  ClusterService service(run.registry, *samples, run.probe, welcome, "");
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
-  const auto server = *RpcServer::Start(address, {&service});
+  const auto server = *RpcServer::Start(address, {&service}, {});
   const WorkerKey rollout{WorkerRole::kRollout, 0};
   run.registry.MarkLost(rollout, run.registry.Find(rollout)->incarnation);  // its place is free
   const auto agent = MembershipAgent::Join({.controller_address = address,
@@ -201,7 +201,7 @@ TEST_CASE("The rollout client streams samples, changes states and can be cancell
   testing::TempDir dir;
   FakeRolloutService service;
   const std::string address = "unix:" + (dir.path() / "r.sock").string();
-  const auto server = *RpcServer::Start(address, {&service});
+  const auto server = *RpcServer::Start(address, {&service}, {});
   const auto client = *MakeGrpcRolloutClient(address, 5, testing::kPatience, {});
   std::vector<uint64_t> ids;
   std::promise<absl::Status> done;
@@ -230,7 +230,7 @@ TEST_CASE("The trainer client carries results, codes and who failed", "[services
   testing::TempDir dir;
   FakeTrainerService service;
   const std::string address = "unix:" + (dir.path() / "t.sock").string();
-  const auto server = *RpcServer::Start(address, {&service});
+  const auto server = *RpcServer::Start(address, {&service}, {});
   const auto client = *MakeGrpcTrainerClient(address, 1, testing::kPatience, {});
   const auto result = client->ForwardBackward({.version = 1, .global_tokens = 12});
   REQUIRE(result.ok());

@@ -96,10 +96,12 @@ TEST_CASE("WorkerRegistry sees at once that a process of its host has ended", "[
   WorkerRegistry registry(f.options, f.clock);
   Announcement holder = Hello(kRegisteredTrainer, "n1");
   holder.pid = 41;
+  holder.process_start = "start 1";
   holder.numerics_class.clear();  // it loads its model, for as long as that takes
   REQUIRE(*registry.Register(holder) == 1);
   Announcement next = Hello(kRegisteredTrainer, "n2");
   next.pid = 43;
+  next.process_start = "start 3";
   f.clock.Advance(absl::Minutes(5));
   REQUIRE(absl::IsAlreadyExists(registry.Register(next).status()));
   running[41] = "start 2";  // killed, and its number is another process's
@@ -107,15 +109,74 @@ TEST_CASE("WorkerRegistry sees at once that a process of its host has ended", "[
   REQUIRE(*registry.Register(next) == 2);
   running.erase(43);
   REQUIRE(*registry.Register(Hello(kRegisteredTrainer, "n3")) == 3);
-  // Of a worker on another host the controller sees no process: number 41 there is not 41 here.
-  Announcement far = Hello(kRollout0, "n4");
-  registry.MarkLost(kRegisteredTrainer, 3);
-  far.boot_id = "host-b";
-  far.pid = 41;
-  REQUIRE(*registry.Register(far) == 1);
+}
+
+TEST_CASE("WorkerRegistry trusts no process that is not certainly the worker's", "[registry]") {
+  WorkerRegistryFixture f;
+  std::map<int64_t, std::string> running = {{41, "namespace 1 start 1"}};
+  f.options.boot_id = "host-a";
+  f.options.process_start = [&running](int64_t pid) { return running[pid]; };
+  struct Elsewhere {
+    const char* boot_id;
+    const char* process_start;
+  };
+  // Another host; a container of this one; one that says nothing of itself.
+  for (const Elsewhere& place : {Elsewhere{"host-b", "namespace 1 start 1"},
+                                 Elsewhere{"host-a", "namespace 2 start 1"},
+                                 Elsewhere{"host-a", ""}}) {
+    WorkerRegistry registry(f.options, f.clock);
+    Announcement holder = Hello(kRegisteredTrainer, "n1");
+    holder.pid = 41;
+    holder.boot_id = place.boot_id;
+    holder.process_start = place.process_start;
+    REQUIRE(*registry.Register(holder) == 1);
+    Announcement next = holder;
+    next.boot_nonce = "n2";
+    // Somebody else's process 41 ends: the worker lives on.
+    running.clear();
+    f.clock.Advance(absl::Seconds(9));
+    REQUIRE(absl::IsAlreadyExists(registry.Register(next).status()));
+    // Somebody else's process 41 lives on: the worker is silent.
+    running[41] = "namespace 1 start 1";
+    f.clock.Advance(absl::Seconds(1));
+    REQUIRE(*registry.Register(next) == 2);
+  }
+  // Two hosts whose boot ids are both unknown are not one.
+  f.options.boot_id.clear();
+  WorkerRegistry registry(f.options, f.clock);
+  Announcement holder = Hello(kRegisteredTrainer, "n1");
+  holder.pid = 41;
+  holder.boot_id.clear();
+  holder.process_start = running[41];
+  REQUIRE(*registry.Register(holder) == 1);
   running.clear();
-  far.boot_nonce = "n5";
-  REQUIRE(absl::IsAlreadyExists(registry.Register(far).status()));
+  holder.boot_nonce = "n2";
+  REQUIRE(absl::IsAlreadyExists(registry.Register(holder).status()));
+}
+
+TEST_CASE("WorkerRegistry keeps the rank of a worker that loads out of its sight", "[registry]") {
+  WorkerRegistryFixture f;
+  f.options.register_timeout = absl::Minutes(5);
+  WorkerRegistry registry(f.options, f.clock);
+  Announcement far = Hello(kRegisteredTrainer, "n1");
+  far.boot_id = "host-b";
+  far.numerics_class.clear();  // it beats when it has loaded
+  REQUIRE(*registry.Register(far) == 1);
+  Announcement next = far;
+  next.boot_nonce = "n2";
+  f.clock.Advance(absl::Minutes(5) - absl::Seconds(1));
+  REQUIRE(registry.DetectLost().empty());
+  REQUIRE(absl::IsAlreadyExists(registry.Register(next).status()));
+  far.numerics_class = "avx2";  // ready, so its beats count from here
+  REQUIRE(*registry.Register(far) == 1);
+  f.clock.Advance(absl::Seconds(9));
+  REQUIRE(absl::IsAlreadyExists(registry.Register(next).status()));
+  f.clock.Advance(absl::Seconds(1));
+  REQUIRE(*registry.Register(next) == 2);
+  f.clock.Advance(absl::Minutes(5));
+  Announcement last = next;
+  last.boot_nonce = "n3";
+  REQUIRE(*registry.Register(last) == 3);
 }
 
 TEST_CASE("WorkerRegistry takes GPUs for the same by their UUID, not by their number") {

@@ -141,7 +141,7 @@ absl::Status RunBenchRollout(CudaApi* cuda, const std::string& size, const std::
                                                  .transport = transport.get()}));
   Service service(&device, &states, updates.get());
   TANDEM_ASSIGN_OR_RETURN(const auto server,
-                          RpcServer::Start("unix:" + directory + "/rollout.sock", {&service}));
+                          RpcServer::Start("unix:" + directory + "/rollout.sock", {&service}, {}));
   if (write(kReadyDescriptor, "r", 1) != 1) return Internal("nobody waits for this rollout");
   while (true) pause();
 }
