@@ -88,8 +88,8 @@ int Run(const WorkerFlags& flags) {
   StopSignal stop;
   const PauseDetector pauses;
   const auto project = ServedProject(flags.security);
-  const auto service = RolloutService::Create([&stop] { stop.Raise(absl::OkStatus()); },
-                                              project.value_or(""));
+  const auto service =
+      RolloutService::Create([&stop] { stop.Raise(absl::OkStatus()); }, project.value_or(""));
   std::unique_ptr<Engine> engine;
   // Also tells what ServedProject found.
   auto server = RpcServer::Start(flags.listen, {service->service()}, flags.security);

@@ -249,8 +249,8 @@ class GrpcRolloutService final
     return Reply(engine.ok() ? call(**engine) : engine.status());
   }
 
-  // As Answer, for calls of the trainer of this rank and of the controller: another trainer must not
-  // replace these weights. The table of common/net/security/call_roles.h says which of the two.
+  // As Answer, for calls of the trainer of this rank and of the controller: another trainer must
+  // not replace these weights. The table of common/net/security/call_roles.h says which of the two.
   template <typename Call>
   grpc::Status AnswerTrainer(const grpc::ServerContext* context,
                              int64_t incarnation,

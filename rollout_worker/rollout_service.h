@@ -21,8 +21,9 @@ class WorkerId;
 // Thread-safe.
 class RolloutService {
  public:
-  // `on_shutdown` is called by the Shutdown RPC and must not block. Over TLS the weights are updated
-  // and read by the controller and the trainer of the same rank in `project` (ServedProject) alone.
+  // `on_shutdown` is called by the Shutdown RPC and must not block. Over TLS the weights are
+  // updated and read by the controller and the trainer of the same rank in `project`
+  // (ServedProject) alone.
   static std::unique_ptr<RolloutService> Create(std::function<void()> on_shutdown,
                                                 std::string project);
   virtual ~RolloutService() = default;

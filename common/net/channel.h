@@ -24,8 +24,9 @@ namespace tandem {
 bool NeedsRunToken(const std::string& address, const RpcSecurity& security);
 
 // InvalidArgument: `address` is reachable from other hosts and `security` is empty or incomplete, a
-// server is to listen on a loopback port without token and TLS, or one with a token is to listen on an address of loopback other than 127.0.0.1 and [::1];
-// NotFound: a PEM file cannot be read; for TLS otherwise as MakeTlsServerCredentials.
+// server is to listen on a loopback port without token and TLS, or one with a token is to listen on
+// an address of loopback other than 127.0.0.1 and [::1]; NotFound: a PEM file cannot be read; for
+// TLS otherwise as MakeTlsServerCredentials.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const std::string& address, const RpcSecurity& security);
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(

@@ -18,7 +18,8 @@ class Service;
 namespace tandem {
 
 // Example:
-//   TANDEM_ASSIGN_OR_RETURN(auto server, RpcServer::Start("unix:/run/x.sock", {&service}, security));
+//   TANDEM_ASSIGN_OR_RETURN(auto server, RpcServer::Start("unix:/run/x.sock", {&service},
+//   security));
 //   ... server->address() ...
 //   server->Shutdown(absl::Seconds(2));
 // Thread-safe. The destructor shuts down with one second of grace.

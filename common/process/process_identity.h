@@ -8,8 +8,8 @@ namespace tandem {
 
 // What tells process `pid` from every other one that has, had or will have its number: this
 // process's pid namespace, in which the number counts, and the moment of its start, in ticks since
-// the boot. "": no process of that number is seen from here, or it has ended and only its parent has
-// not noticed. Equal answers at two times, or of two processes: it is the same process.
+// the boot. "": no process of that number is seen from here, or it has ended and only its parent
+// has not noticed. Equal answers at two times, or of two processes: it is the same process.
 std::string ProcessStart(int64_t pid);
 
 // ProcessStart of this process. Unlike ProcessStart(getpid()) it is right where /proc is that of

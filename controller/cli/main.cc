@@ -9,7 +9,9 @@
 #include <absl/strings/numbers.h>
 
 #include "common/base/build_info.h"
+#include "common/base/status.h"
 #include "common/process/exit_code.h"
+#include "common/process/files/run_token.h"
 #include "common/types/sample.h"
 #include "controller/cli/api_commands.h"
 #include "controller/cli/batch_command.h"
@@ -120,6 +122,9 @@ class CommandLine {
     RpcSecurity& security = globals_.security;
     if (security.token_file.empty()) {
       security.token_file = FindTokenFile(address, globals_.run_dir, globals_.runs_root);
+    } else {
+      // A file that the user names is held to be a token's before a call goes without it.
+      TANDEM_RETURN_IF_ERROR(ReadRunToken(security.token_file).status());
     }
     return ApiCommands::Connect(address, security, globals_.json, &std::cout);
   }

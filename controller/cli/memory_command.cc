@@ -92,7 +92,8 @@ StepMemory MakeStepMemory(const v1::GetStatusResponse& status, const v1::ListSte
 
 absl::StatusOr<StepMemory> MemoryOfRun(const std::string& run_dir, int64_t step) {
   const std::string path = run_dir + "/run.db";
-  if (!std::filesystem::exists(path)) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error) {
     return MakeStatus(absl::StatusCode::kNotFound, "there is no run in {}: {} does not exist",
                       run_dir, path);
   }

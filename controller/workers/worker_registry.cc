@@ -74,7 +74,7 @@ bool WorkerRegistry::HoldsRank(const WorkerEntry& entry) const {
   const absl::Duration silence = clock_.Now() - entry.last_heartbeat;
   // A starting worker loads its model and sends nothing yet.
   return silence < (entry.state == WorkerEntry::State::kStarting ? options_.register_timeout
-                                                                  : options_.heartbeat_timeout);
+                                                                 : options_.heartbeat_timeout);
 }
 
 absl::Status WorkerRegistry::CheckFree(const Announcement& announcement,

@@ -82,9 +82,9 @@ struct RegistryOptions {
   int rollouts = 1;
   absl::Duration heartbeat_timeout = absl::Seconds(10);
   absl::Duration register_timeout = absl::Seconds(60);  // covers what a worker loads
-  std::string tokenizer_digest;  // of the controller's own tokenizer
-  std::string build;             // of the controller
-  std::string build_id;          // of the controller
+  std::string tokenizer_digest;                         // of the controller's own tokenizer
+  std::string build;                                    // of the controller
+  std::string build_id;                                 // of the controller
   bool allow_other_build = false;
   std::string boot_id;  // of the controller's host
   // ProcessStart of common/process/process_identity.h: tells a process of this host that has ended.

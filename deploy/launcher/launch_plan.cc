@@ -37,6 +37,12 @@ std::string ResumeHint(const LaunchPlan& plan) {
   if (!std::filesystem::exists(plan.checkpoint_dir + "/latest", error)) {
     return again + "begins from the start: it has no checkpoint yet";
   }
+  if (plan.resume_mode == "auto" &&
+      std::filesystem::exists(plan.checkpoint_dir + "/finished", error)) {
+    return again +
+           "starts over, as it is finished, and what it made moves aside; a larger "
+           "trainer.total_training_steps continues it";
+  }
   if (plan.resume_mode == "auto") return again + "resumes from its newest checkpoint";
   return fmt::format(
       "{}follows trainer.resume_mode={}; with auto it resumes from its newest checkpoint", again,

@@ -39,7 +39,7 @@ TEST_CASE("a reward service that goes away ends the run with its name and withou
   rig.Set("reward.retries", "1");
   {
     LengthService service(1);  // of step 1
-    const auto server = *RpcServer::Start(address, {&service}, {});
+    const auto server = *RpcServer::Start(address, {&service}, {.open_to_this_host = true});
     const int code = rig.Launch({"--grace", "5"}).Wait();
     const std::string said = rig.Log("launcher") + rig.Log("controller");
     INFO(said);
@@ -53,7 +53,7 @@ TEST_CASE("a reward service that goes away ends the run with its name and withou
     REQUIRE_FALSE(rig.Weights(1).empty());
   }
   LengthService service(1000);
-  const auto server = *RpcServer::Start(address, {&service}, {});
+  const auto server = *RpcServer::Start(address, {&service}, {.open_to_this_host = true});
   const int code = rig.Launch().Wait();
   INFO(rig.Log("launcher"));
   REQUIRE(code == 0);

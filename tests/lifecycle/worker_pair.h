@@ -78,8 +78,9 @@ struct WorkerPair {
     engine = Engine::Create(engine_options).value();
     service = RolloutService::Create([] {}, "");
     const std::string name = "rollout-" + std::to_string(++incarnation) + ".sock";
-    server = RpcServer::Start("unix:" + (weights.dir.path() / name).string(), {service->service()}, {})
-                 .value();
+    server =
+        RpcServer::Start("unix:" + (weights.dir.path() / name).string(), {service->service()}, {})
+            .value();
     v1::WorkerId worker;
     worker.set_role(v1::ROLE_ROLLOUT);
     worker.set_incarnation(incarnation);

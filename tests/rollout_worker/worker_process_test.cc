@@ -88,8 +88,9 @@ struct Job {
     reply.mutable_config()->mutable_rollout()->set_max_model_len(256);
     reply.mutable_config()->mutable_rollout()->set_load_format("safetensors");
     reply.mutable_config()->mutable_cluster()->set_heartbeat_seconds(0.05);
-    server = RpcServer::Start("unix:" + (dir.path() / "controller.sock").string(), {&controller}, {})
-                 .value();
+    server =
+        RpcServer::Start("unix:" + (dir.path() / "controller.sock").string(), {&controller}, {})
+            .value();
   }
   ~Job() {
     if (pid > 0) {

@@ -158,9 +158,10 @@ absl::Status CheckIsWorker(const std::vector<CallerIdentity>& callers,
     if (caller.project != project || caller.role != role) continue;
     if (caller.rank < 0 || caller.rank == rank) return absl::OkStatus();
   }
-  return Denied(fmt::format("the call is made for {} {} of project {}, and the caller's certificate "
-                            "{}",
-                            role, rank, project, Found(callers)));
+  return Denied(
+      fmt::format("the call is made for {} {} of project {}, and the caller's certificate "
+                  "{}",
+                  role, rank, project, Found(callers)));
 }
 
 }  // namespace tandem

@@ -27,8 +27,8 @@ absl::StatusOr<std::string> ServedProject(const RpcSecurity& security);
 
 // Callers show a certificate that `security.ca` signed, and make the calls of their role
 // (common/net/security/call_roles.h) in the ServedProject.
-// InvalidArgument: this process's own certificate names no project, or several; or a file is none of TLS. NotFound: a
-// file cannot be read.
+// InvalidArgument: this process's own certificate names no project, or several; or a file is none
+// of TLS. NotFound: a file cannot be read.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsServerCredentials(
     const RpcSecurity& security);
 

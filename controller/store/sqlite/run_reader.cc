@@ -1,9 +1,12 @@
 #include "controller/store/sqlite/run_reader.h"
 
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
+#include <sys/stat.h>
+
 #include "common/base/status.h"
-#include "common/formats/files.h"
 
 namespace tandem {
 namespace {
@@ -19,8 +22,12 @@ absl::Status DamagedStore(const std::string& path, const absl::Status& status) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SqliteRunReader>> SqliteRunReader::Open(const std::string& path) {
-  if (!PathExists(path)) {
-    return MakeStatus(absl::StatusCode::kNotFound, "{} does not exist", path);
+  struct stat found;
+  if (stat(path.c_str(), &found) != 0) {
+    if (errno == ENOENT) return MakeStatus(absl::StatusCode::kNotFound, "{} does not exist", path);
+    return MakeStatus(IoErrorCode(errno),
+                      "{} cannot be opened: {}; a run directory is its user's alone", path,
+                      std::strerror(errno));
   }
   absl::StatusOr<std::unique_ptr<SqliteDatabase>> db = SqliteDatabase::OpenReadOnly(path);
   if (!db.ok()) return DamagedStore(path, db.status());

@@ -46,8 +46,9 @@ struct CheckingCluster final : v1::ClusterService::Service {
   grpc::Status Register(grpc::ServerContext* context,
                         const v1::RegisterRequest* request,
                         v1::RegisterResponse*) override {
-    return ToGrpcStatus(CheckWorkerCall(
-        context, project, request->role() == v1::ROLE_TRAINER ? "trainer" : "rollout", request->rank()));
+    return ToGrpcStatus(CheckWorkerCall(context, project,
+                                        request->role() == v1::ROLE_TRAINER ? "trainer" : "rollout",
+                                        request->rank()));
   }
 };
 
@@ -164,8 +165,8 @@ TEST_CASE("A worker calls for its own role and rank alone", "[tls]") {
       f.Connect(f.ours.Issue("host", NamesOf("trainer") + ",URI:spiffe://tandem/demo/rollout"));
   REQUIRE(f.Register(host, v1::ROLE_TRAINER, 0).ok());
   REQUIRE(f.Register(host, v1::ROLE_ROLLOUT, 0).ok());
-  const auto mixed = f.Connect(
-      f.ours.Issue("mixed", NamesOf("rollout") + ",URI:spiffe://tandem/other/trainer"));
+  const auto mixed =
+      f.Connect(f.ours.Issue("mixed", NamesOf("rollout") + ",URI:spiffe://tandem/other/trainer"));
   REQUIRE(f.Register(mixed, v1::ROLE_ROLLOUT, 0).ok());
   REQUIRE(absl::IsPermissionDenied(f.Register(mixed, v1::ROLE_TRAINER, 0)));
 }

@@ -79,7 +79,8 @@ class FakeApi final : public v1::TandemService::Service {
 
 struct ApiCommandsFixture {
   FakeApi service;
-  std::unique_ptr<RpcServer> server = RpcServer::Start("127.0.0.1:0", {&service}, {.open_to_this_host = true}).value();
+  std::unique_ptr<RpcServer> server =
+      RpcServer::Start("127.0.0.1:0", {&service}, {.open_to_this_host = true}).value();
   std::ostringstream out;
   ApiCommands Connect(bool json = false) {
     return ApiCommands::Connect(server->address(), {}, json, &out).value();

@@ -45,7 +45,8 @@ TEST_CASE("A controller on a port is found with its token, by its run or by the 
   for (const char* folder : {"dead", "project/run"}) fs::create_directories(dir.path() / folder);
   const PublishedAddress dead(root + "/dead", "127.0.0.1:1");  // nobody listens there
   SilentApi service;
-  const auto server = RpcServer::Start("127.0.0.1:0", {&service}, {.open_to_this_host = true}).value();
+  const auto server =
+      RpcServer::Start("127.0.0.1:0", {&service}, {.open_to_this_host = true}).value();
   const std::string address = server->address(), port = address.substr(address.rfind(':'));
   {
     const PublishedAddress published(run, address);

@@ -50,7 +50,7 @@ struct ModeRun : PartialRun {
       REQUIRE(meta.sample_id >> 24 == batch.prompts.at(static_cast<size_t>(meta.group)).data_row);
       REQUIRE(sample->response_tokens() == LengthOf(meta.sample_id));
       by_id[meta.sample_id] = {sample->tokens.begin() + sample->prompt_tokens,
-                                   sample->tokens.end()};
+                               sample->tokens.end()};
     }
     REQUIRE(std::ssize(by_group) == std::ssize(batch.prompts));
     for (const auto& [group, count] : by_group) REQUIRE(count == options.samples_per_prompt);

@@ -50,7 +50,8 @@ std::vector<RewardItem> Items(int count) {
 
 struct RewardClientFixture {
   LengthService service;
-  std::unique_ptr<RpcServer> server = RpcServer::Start("127.0.0.1:0", {&service}, {.open_to_this_host = true}).value();
+  std::unique_ptr<RpcServer> server =
+      RpcServer::Start("127.0.0.1:0", {&service}, {.open_to_this_host = true}).value();
   NoSleepClock clock;
   RewardClientOptions Options(int64_t retries) {
     RewardClientOptions options;

@@ -64,7 +64,8 @@ void RequireRefused(const absl::Status& status, const std::vector<std::string>& 
 TEST_CASE("A reward service's NaN and infinities are refused with sample, key and value",
           "[scoring]") {
   Service service;
-  const auto server = RpcServer::Start("127.0.0.1:0", {&service}, {.open_to_this_host = true}).value();
+  const auto server =
+      RpcServer::Start("127.0.0.1:0", {&service}, {.open_to_this_host = true}).value();
   v1::Reward config = DefaultConfig().reward();
   config.set_function("remote");
   config.set_service_address(server->address());

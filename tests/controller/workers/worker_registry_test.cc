@@ -121,9 +121,9 @@ TEST_CASE("WorkerRegistry trusts no process that is not certainly the worker's",
     const char* process_start;
   };
   // Another host; a container of this one; one that says nothing of itself.
-  for (const Elsewhere& place : {Elsewhere{"host-b", "namespace 1 start 1"},
-                                 Elsewhere{"host-a", "namespace 2 start 1"},
-                                 Elsewhere{"host-a", ""}}) {
+  for (const Elsewhere& place :
+       {Elsewhere{"host-b", "namespace 1 start 1"}, Elsewhere{"host-a", "namespace 2 start 1"},
+        Elsewhere{"host-a", ""}}) {
     WorkerRegistry registry(f.options, f.clock);
     Announcement holder = Hello(kRegisteredTrainer, "n1");
     holder.pid = 41;

@@ -64,6 +64,9 @@ TEST_CASE("a stopped launch says what the next one does") {
   std::filesystem::create_directories(folder);
   std::ofstream(folder + "/latest") << "step_1";
   REQUIRE(hint("trainer.resume_mode=auto").ends_with("resumes from its newest checkpoint"));
+  std::ofstream(folder + "/finished") << "1";
+  REQUIRE(hint("trainer.resume_mode=auto").find("starts over, as it is finished") !=
+          std::string::npos);
   REQUIRE(hint("trainer.resume_mode=disable").find("follows trainer.resume_mode=disable") !=
           std::string::npos);
   REQUIRE(hint("weight_sync.check_only=true").empty());

@@ -156,6 +156,9 @@ TEST_CASE("What is no run is refused with a remedy, and left alone", "[store]") 
     REQUIRE(Has(std::string(status.message()), "bring back a copy of it"));
     REQUIRE(ReadWholeFile(path).value() == garbage);
   }
+  // A folder that may not be looked into is no missing run.
+  REQUIRE(Has(std::string(SqliteRunReader::Open(path + "/run.db").status().message()),
+              "cannot be opened: Not a directory"));
   // An empty file is an empty database.
   std::ofstream(path, std::ios::trunc) << "";
   const auto empty = SqliteRunReader::Open(path).value();
