@@ -3,6 +3,8 @@
     docs/examples/setup.sh
     deploy/launch.sh configs/quickstart.yaml --start-paused &
     .deps/examples/bin/python docs/examples/drive_training.py unix:runs/tandem/quickstart/controller.sock
+
+On a port of 127.0.0.1 every call must have the run's token in its metadata (docs/guides/security.md).
 """
 
 import sys
