@@ -18,6 +18,7 @@
 #include "tests/support/file_mode.h"
 #include "tests/support/free_port.h"
 #include "tests/support/patience.h"
+#include "tests/support/temp_dir.h"
 
 namespace tandem::testing {
 namespace {
@@ -92,8 +93,13 @@ TEST_CASE("A run on a loopback port answers to its token alone, and tandemctl fi
   REQUIRE(StatusOfTrainer(trainer, {}).error_code() == grpc::StatusCode::UNAUTHENTICATED);
   REQUIRE(StatusOfTrainer(trainer, rig.token).ok());
 
-  const auto elsewhere =
-      rig.Ctl({"--token-file", rig.config_file(), "status"});  // the last --token-file counts
+  // The last --token-file counts: one that is no token's, and the token of another run.
+  const auto no_token = rig.Ctl({"--token-file", rig.config_file(), "status"});
+  REQUIRE(no_token.code == 1);
+  REQUIRE(no_token.output.find(rig.config_file()) != std::string::npos);
+  const testing::TempDir other;
+  REQUIRE(MakeRunToken(other.path() / "token").ok());
+  const auto elsewhere = rig.Ctl({"--token-file", (other.path() / "token").string(), "status"});
   REQUIRE(elsewhere.code == 1);
   REQUIRE(elsewhere.output.find(rig.token.token_file) != std::string::npos);
   const auto ran = rig.Ctl({"run", "0"});

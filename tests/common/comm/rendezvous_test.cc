@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "common/base/status.h"
+#include "common/process/local_socket.h"
 #include "tests/common/comm/comm_test_group.h"
 
 namespace tandem {
@@ -84,7 +85,8 @@ TEST_CASE("joining can be cancelled on either side") {
 
 TEST_CASE("a stale socket file is no obstacle and nothing is left behind") {
   const std::string path = GroupOptions(0, 2).rendezvous + ".threads";
-  std::ofstream(path) << "stale";
+  REQUIRE(ListenLocal(path).ok());  // what a killed rank 0 leaves
+  REQUIRE(std::filesystem::is_socket(path));
   const int before = OpenDescriptors();
   const int64_t links = std::distance(std::filesystem::directory_iterator("/dev/shm"), {});
   for (int round = 0; round < 5; ++round) {
@@ -94,6 +96,14 @@ TEST_CASE("a stale socket file is no obstacle and nothing is left behind") {
   REQUIRE(!std::filesystem::exists(path));
   REQUIRE(OpenDescriptors() == before);
   REQUIRE(std::distance(std::filesystem::directory_iterator("/dev/shm"), {}) == links);
+}
+
+TEST_CASE("a file that is no socket is not replaced by one") {
+  const SharedMemoryGroupOptions options = GroupOptions(0, 2);
+  std::ofstream(options.rendezvous) << "somebody's";
+  REQUIRE(JoinSharedMemoryGroup(options).status().code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(std::filesystem::is_regular_file(options.rendezvous));
+  std::filesystem::remove(options.rendezvous);
 }
 
 TEST_CASE("impossible groups are refused") {

@@ -337,8 +337,7 @@ class ConfigKeysTest(unittest.TestCase):
         "rollout_is", "rollout_is_batch_normalize",
         "rollout_is_threshold", "rollout_rs", "rollout_rs_threshold")}
 
-    # Read by LoraOptionsOf, SavesContent and the rules of adapters there.
-    SETTLED |= {"actor.checkpoint.save_lora_only"}
+    # Read by LoraOptionsOf and the rules of adapters there.
     SETTLED |= {"model.lora." + key for key in (
         "dropout", "exclude_modules", "target_modules", "target_parameters")}
     # Read by PartialCap there.
