@@ -254,7 +254,7 @@ grpc::Status GrpcTrainerService::ForwardBackward(grpc::ServerContext* /*context*
                                        .global_tokens = request->global_tokens(),
                                        .global_samples = request->global_samples(),
                                        .compare_log_probs = request->compare_log_probs(),
-                                       .first_update = request->fresh()};
+                                       .first_update = request->first_update()};
   return RunInGroup<ForwardBackwardResult>(
       request->incarnation(), request->generation(),
       [&](Trainer& trainer) { return trainer.ForwardBackward(command); },

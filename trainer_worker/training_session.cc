@@ -192,8 +192,8 @@ absl::StatusOr<LogProbsBySample> TrainingSession::Score(const std::vector<Sample
   TANDEM_RETURN_IF_ERROR(AgreeOnMemory(layers->Map()));
   const PassParts parts{loop_.get(), layers, nullptr, communicator_.get()};
   const bool probe = policy == LogProbPolicy::kProbe;
-  return ScoreSamples(parts, Pass(probe ? options_.probe_limits : options_.score_limits), samples,
-                      sum_pi_squared);
+  return ComputeLogProbs(parts, Pass(probe ? options_.probe_limits : options_.score_limits),
+                         samples, sum_pi_squared);
 }
 
 }  // namespace tandem

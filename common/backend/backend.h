@@ -66,8 +66,8 @@ struct BackendOptions {
 // the beginning of main, before other threads exist.
 void PinDeviceLibraries();
 
-// auto means the CPU. cuda: FailedPrecondition says
-// why no GPU can be used; InvalidArgument: `place` names no device.
+// `auto` chooses the CPU, never a GPU. FailedPrecondition: `cuda`, and why no GPU can be used.
+// InvalidArgument: `place` names no device.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
 
 struct DeviceIdentity {

@@ -5,9 +5,9 @@
 
 namespace tandem {
 
-// A process that was stopped (SIGSTOP, a debugger, a suspended virtual machine) finds a gap between
-// two readings that something takes often. What is longer than the limit was a pause and is not
-// counted: no deadline passes while nobody could have met it. Not thread-safe.
+// Where the clock is read often, a long gap between two readings means that the process was stopped
+// (SIGSTOP, a debugger, a suspended virtual machine). A gap longer than the limit is not counted,
+// so that no deadline passes while nobody could have met it. Not thread-safe.
 class ActiveTime {
  public:
   // From `now` on; InfiniteDuration, the default, counts everything.

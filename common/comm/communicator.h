@@ -70,8 +70,8 @@ class Communicator {
   // both groups count as one sequence, which all ranks make in the same order.
   virtual Communicator& host() { return *this; }
 
-  // For a device that computes on a stream. Mark returns a mark of the present end of that stream.
-  // A collective normally starts on the device after all work that the stream had when the
+  // For a device that computes on a stream. Mark returns a token for all work enqueued so far.
+  // A collective normally starts on the device after everything that was enqueued when the
   // collective was called; after StartAt(mark) it starts after the work before the mark, so that it
   // does not wait for work that it is meant to overlap. StartAt(0) restores the default. Mark is
   // called on the thread that enqueues the device's work, at most 32 marks before the collective.

@@ -33,9 +33,9 @@ class OrderedCommunicator : public Communicator {
   ~OrderedCommunicator() override;
 
   // Queues `work` for the communication thread; what it captures must live until the result is
-  // there. Every result becomes ready, as a collective ends at its deadline at the latest. On a GPU
-  // its collectives wait for the work that the device had at Submit and for none that it is given
-  // later.
+  // there. Every result becomes ready, because each collective has a deadline. On a GPU the
+  // collectives of `work` wait for what was enqueued on the device before Submit, not for what is
+  // enqueued after it.
   Result Submit(Work work);
   // Waits for all submitted work, then runs `work` on this thread.
   absl::Status Run(const Work& work);

@@ -73,7 +73,7 @@ int64_t KvBlockLayerBytes(const ModelSpec& spec, int64_t element_bytes) {
   return spec.num_kv_heads * KvHeadBytes(spec.head_dim, element_bytes);
 }
 
-int64_t KvBlockBytes(const ModelSpec& spec, int64_t element_bytes) {
+int64_t KvBlockBytesOfAllLayers(const ModelSpec& spec, int64_t element_bytes) {
   return KvBlockLayerBytes(spec, element_bytes) * spec.num_layers;
 }
 
@@ -170,7 +170,8 @@ int64_t KeptSlotBytes(int64_t kept_bytes) { return kept_bytes / 32; }
 int64_t FittingKvBlocks(const ModelSpec& spec, int64_t element_bytes, const KvPoolPlan& plan) {
   const auto bound =
       static_cast<int64_t>(plan.memory_utilization * static_cast<double>(plan.device_bytes));
-  return std::max<int64_t>(0, bound - plan.weight_bytes) / KvBlockBytes(spec, element_bytes);
+  return std::max<int64_t>(0, bound - plan.weight_bytes) /
+         KvBlockBytesOfAllLayers(spec, element_bytes);
 }
 
 int64_t KvPoolBlocks(const ModelSpec& spec, int64_t element_bytes, const KvPoolPlan& plan) {

@@ -15,7 +15,7 @@ int64_t RegionBytes(int64_t bytes);
 // K and V of one block of kKvBlockTokens tokens in one layer.
 int64_t KvBlockLayerBytes(const ModelSpec& spec, int64_t element_bytes = 2);
 // The same over all layers: the cost of one more block of the pool.
-int64_t KvBlockBytes(const ModelSpec& spec, int64_t element_bytes = 2);
+int64_t KvBlockBytesOfAllLayers(const ModelSpec& spec, int64_t element_bytes = 2);
 
 // Elements of one decoder layer, and of everything outside the layers.
 int64_t LayerParameters(const ModelSpec& spec);

@@ -124,6 +124,10 @@ struct SampleRow {
   int64_t top_k = -1;
   float uniform = 0.5f;
 };
+// 1 / T for the temperature at which a row is scored; 1 for greedy rows.
+inline float InverseTemperature(float temperature) {
+  return temperature == 0.0f ? 1.0f : 1.0f / temperature;
+}
 struct SampledToken {
   int32_t token = 0;
   float log_prob = 0.0f;  // log-softmax of logits / T over ids < vocab_limit, never filtered
@@ -143,10 +147,11 @@ struct AdamWArrays {
 };
 
 // g = gradient * gradient_scale; m += (g - m) * weight1; v = v * beta2 + g * g * weight2;
-// master = master * decay - step_size * (m / (sqrt(v) / root2 + eps)), in this order.
+// master = master * decay - step_size * (m / (sqrt(v) / sqrt_bias_correction2 + eps)), in this
+// order.
 struct AdamWFactors {
   float gradient_scale = 1, weight1 = 0, beta2 = 0, weight2 = 0;
-  float decay = 1, step_size = 0, root2 = 1, eps = 0;
+  float decay = 1, step_size = 0, sqrt_bias_correction2 = 1, eps = 0;
 };
 
 }  // namespace tandem

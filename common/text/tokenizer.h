@@ -59,10 +59,7 @@ class Tokenizer {
   // The token as written in the vocabulary; nullopt: the id is not in use.
   std::optional<std::string> TokenText(int32_t id) const;
 
-  // As tokenizer_config.json names them: bos_token, eos_token, unk_token, pad_token.
-  const std::map<std::string, std::string>& special_tokens() const {
-    return settings_.special_tokens;
-  }
+  // As tokenizer_config.json names them.
   std::optional<std::string> bos_token() const { return SpecialToken("bos_token"); }
   std::optional<std::string> eos_token() const { return SpecialToken("eos_token"); }
   const std::optional<std::string>& chat_template() const { return settings_.chat_template; }

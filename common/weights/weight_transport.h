@@ -17,8 +17,8 @@ namespace tandem {
 
 struct PeerConnection;  // common/weights/peer_connection.h
 
-// Direct: every slot is all of the memory, and `slots` is only the number of buckets that may be
-// under way at once.
+// With `direct` all slots are the same memory, the trainer's shard, and `slots` only limits the
+// number of buckets that may be in flight at once.
 struct SlotShape {
   int64_t slot_bytes = 0;
   int slots = 0;
@@ -130,8 +130,8 @@ class WeightTransport {
   // Whether the rollout may be unable to open the slots: an update then tries to open them before
   // it gathers any tensor.
   virtual bool unproven() const = 0;
-  // After an update that failed with `why` before a tensor was gathered: true if the next one will
-  // use another kind of memory.
+  // Called with the status `why` of each update's opening. True if the rollout could not open this
+  // kind of memory and the next update will use another one.
   virtual bool FallBack(const absl::Status& why) = 0;
   virtual void Proven() = 0;
 

@@ -48,7 +48,7 @@ absl::Status OverlappedRounds::StopBackground(StepBatch& batch) {
   for (RoundCounts round : background_->rounds()) {
     // Kept out of the step's generated tokens, whose rate is per second of the generation phase.
     tokens += std::exchange(round.generated_tokens, 0);
-    CountRound(0, round, batch.facts);
+    CountRound(/*is_own_round=*/false, round, batch.facts);
   }
   CountBackground(std::ssize(background_->rounds()), tokens, batch.facts);
   background_.reset();

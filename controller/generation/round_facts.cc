@@ -4,12 +4,12 @@
 
 namespace tandem {
 
-void CountRound(int64_t rounds, const RoundCounts& round, StepFacts& facts) {
+void CountRound(bool is_own_round, const RoundCounts& round, StepFacts& facts) {
   facts.generated_tokens += round.generated_tokens;
   const auto add = [&facts](const char* name, int64_t value) {
     facts.trainer[std::string(kPartialPrefix) + name] += static_cast<double>(value);
   };
-  add("rounds", rounds);
+  add("rounds", is_own_round ? 1 : 0);
   add("issued_samples", round.samples);
   add("final_samples", round.final_samples);
   add("cut_samples", round.interrupted_samples);

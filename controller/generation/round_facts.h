@@ -11,9 +11,9 @@ namespace tandem {
 
 inline constexpr char kPartialPrefix[] = "partial/";
 
-// Adds the counts of a round to its step's; `rounds` is 1 where the round counts as one of the
-// step's own, else 0.
-void CountRound(int64_t rounds, const RoundCounts& round, StepFacts& facts);
+// Adds the counts of a round to its step's. Rounds in the background, and the one without samples
+// that begins a step's counts, are none of the step's own rounds.
+void CountRound(bool is_own_round, const RoundCounts& round, StepFacts& facts);
 
 // Records what was generated while the trainers trained.
 void CountBackground(int64_t rounds, int64_t tokens, StepFacts& facts);

@@ -24,7 +24,7 @@ absl::Status RoundGeneration::Generate(StepBatch& batch, int64_t missing) {
   // Where nothing is ever interrupted a whole batch is generated, as without rounds, so that both
   // give the same result.
   const int64_t wanted = runner.options().cuts_nothing() ? options_.train_batch_size : missing;
-  CountRound(0, {}, batch.facts);
+  CountRound(/*is_own_round=*/false, {}, batch.facts);
   const PrefillTokenCounter prefill(context_.pool);
   std::vector<GroupRequest> probe;
   if (options_.probe && batch.prompts.empty()) {
@@ -59,7 +59,7 @@ absl::Status RoundGeneration::RunRound(StepBatch& batch, std::vector<GroupReques
       context_.disk.Until({.what = "the round journal", .folder = options_.run_dir},
                           [&runner] { return runner.EndRound(); }));
   ReportNotices();
-  CountRound(1, runner.Counts(), batch.facts);
+  CountRound(/*is_own_round=*/true, runner.Counts(), batch.facts);
   LogInfo("step {}, round {}: {}", batch.step, rounds_ - 1, runner.buffer().Counts().Text());
   return absl::OkStatus();
 }

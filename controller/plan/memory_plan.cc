@@ -123,7 +123,7 @@ class Planner {
     const int64_t blocks = KvPoolBlocks(spec_, width(), pool);
     // A GPU's pool has one more block, for the padding rows of a step.
     const int64_t held = blocks + (input_.host_is_device ? 0 : 1);
-    kv_ = blocks > 0 ? RegionBytes(held * KvBlockBytes(spec_, width())) : 0;
+    kv_ = blocks > 0 ? RegionBytes(held * KvBlockBytesOfAllLayers(spec_, width())) : 0;
     const int64_t least = KvBlocksFor(input_.max_model_len);
     plan_.least_utilization = LeastUtilization(pool, least);
     if (blocks >= least) return;
@@ -141,7 +141,8 @@ class Planner {
 
   // Rounded up to hundredths, as a user would write the key.
   double LeastUtilization(KvPoolPlan pool, int64_t least) const {
-    const auto needed = static_cast<double>(weights_ + least * KvBlockBytes(spec_, width()));
+    const auto needed =
+        static_cast<double>(weights_ + least * KvBlockBytesOfAllLayers(spec_, width()));
     double hundredths = std::ceil(100 * needed / static_cast<double>(input_.device_bytes));
     pool.memory_utilization = hundredths / 100;
     // The pool rounds blocks down, which may need a little more.

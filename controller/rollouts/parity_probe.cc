@@ -10,8 +10,8 @@ namespace {
 
 constexpr uint64_t kSeed = 0x70726f6265;
 
-uint64_t IdOf(size_t prompt, int incarnation) {
-  return MakeSampleId(prompt, kProbeEpoch, static_cast<uint64_t>(incarnation));
+uint64_t IdOf(size_t prompt, int attempt) {
+  return MakeSampleId(prompt, kProbeEpoch, static_cast<uint64_t>(attempt));
 }
 int IncarnationOf(uint64_t sample_id) { return static_cast<int>(sample_id & 0xfffu); }
 int64_t GroupOf(int rank) { return -1 - rank; }
@@ -37,12 +37,12 @@ ParityProbe::ParityProbe(const ParityProbeOptions& options)
   }
 }
 
-GroupRequest ParityProbe::Ask(int rank, size_t prompt, int incarnation) {
-  asked_[{rank, prompt}] = incarnation + 1;
-  return {.request_id = fmt::format("{}-probe-{}-{}-{}", step_, rank, prompt, incarnation),
+GroupRequest ParityProbe::Ask(int rank, size_t prompt, int attempt) {
+  asked_[{rank, prompt}] = attempt + 1;
+  return {.request_id = fmt::format("{}-probe-{}-{}-{}", step_, rank, prompt, attempt),
           .version = version_,
           .prompt = prompts_[prompt],
-          .sample_ids = {IdOf(prompt, incarnation)},
+          .sample_ids = {IdOf(prompt, attempt)},
           .params = {.temperature = temperature_,
                      .max_tokens = response_tokens_,
                      .seed = kSeed,
@@ -56,7 +56,7 @@ std::vector<GroupRequest> ParityProbe::Begin(int64_t step, int64_t version) {
   const MutexLock lock(probe_mutex_);
   step_ = step;
   version_ = version;
-  incarnation_ = 0;
+  attempt_ = 0;
   asked_.clear();
   results_.clear();
   std::vector<GroupRequest> groups;
@@ -70,24 +70,24 @@ std::vector<GroupRequest> ParityProbe::Reissue(int rank) {
   const MutexLock lock(probe_mutex_);
   std::vector<GroupRequest> groups;
   for (size_t p = 0; p < prompts_.size(); ++p) {
-    const int incarnations = asked_[{rank, p}];
+    const int attempts = asked_[{rank, p}];
     // A request that was not answered is issued again unchanged.
-    const bool answered = incarnations > 0 && results_.contains({rank, IdOf(p, incarnations - 1)});
-    if (answered) groups.push_back(Ask(rank, p, incarnations));
+    const bool answered = attempts > 0 && results_.contains({rank, IdOf(p, attempts - 1)});
+    if (answered) groups.push_back(Ask(rank, p, attempts));
   }
   return groups;
 }
 
-int ParityProbe::incarnations() const {
+int ParityProbe::attempts() const {
   const MutexLock lock(probe_mutex_);
   int most = 0;
-  for (const auto& [key, incarnations] : asked_) most = std::max(most, incarnations);
+  for (const auto& [key, attempts] : asked_) most = std::max(most, attempts);
   return most;
 }
 
-void ParityProbe::SelectIncarnation(int incarnation) {
+void ParityProbe::SelectAttempt(int attempt) {
   const MutexLock lock(probe_mutex_);
-  incarnation_ = incarnation;
+  attempt_ = attempt;
 }
 
 absl::Status ParityProbe::Put(Sample sample) {
@@ -119,8 +119,7 @@ absl::StatusOr<std::vector<Sample>> ParityProbe::Samples(int64_t step, int rank)
   }
   std::vector<Sample> samples;
   for (const auto& [key, pair] : results_) {
-    if (key.first == rank && IncarnationOf(key.second) == incarnation_)
-      samples.push_back(pair.sample);
+    if (key.first == rank && IncarnationOf(key.second) == attempt_) samples.push_back(pair.sample);
   }
   return samples;
 }
@@ -146,7 +145,7 @@ absl::Status ParityProbe::PutLogProbs(int64_t step,
 absl::StatusOr<int64_t> ParityProbe::Compare() const {
   const MutexLock lock(probe_mutex_);
   size_t expected = 0;
-  for (const auto& [key, incarnations] : asked_) expected += static_cast<size_t>(incarnations);
+  for (const auto& [key, attempts] : asked_) expected += static_cast<size_t>(attempts);
   if (results_.size() != expected) {
     return Internal("{} of {} probe samples of step {} were returned", results_.size(), expected,
                     step_);

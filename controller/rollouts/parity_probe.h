@@ -41,16 +41,16 @@ class ParityProbe {
   std::vector<GroupRequest> Reissue(int rank);
   // The largest number of processes of one rollout that were asked in this step: 1 unless one was
   // lost.
-  int incarnations() const;
+  int attempts() const;
   // Chooses whose answers Samples returns; Begin chooses the first process's, 0.
-  void SelectIncarnation(int incarnation);
+  void SelectAttempt(int attempt);
   // Whether a sample answers a request of the probe; all others belong to the step.
   static bool Owns(const Sample& sample) { return sample.group < 0; }
   // Stores a rollout's answer. DataLoss: weights of another version sampled it. Internal: a
   // response without tokens or log-probs.
   absl::Status Put(Sample sample);
 
-  // The answers of the rollout of `rank` in this step and incarnation, in order of sample id.
+  // The answers of the rollout of `rank` in this step and attempt, in order of sample id.
   // NotFound: another step.
   absl::StatusOr<std::vector<Sample>> Samples(int64_t step, int rank) const;
   // Stores the log-probs that the trainer of `rank` computed for one of them. Idempotent. NotFound:
@@ -71,7 +71,7 @@ class ParityProbe {
     std::vector<float> trainer;
   };
 
-  GroupRequest Ask(int rank, size_t prompt, int incarnation)
+  GroupRequest Ask(int rank, size_t prompt, int attempt)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(probe_mutex_);
 
   const int pairs_;
@@ -81,9 +81,9 @@ class ParityProbe {
   mutable Mutex probe_mutex_;
   int64_t step_ ABSL_GUARDED_BY(probe_mutex_) = -1;
   int64_t version_ ABSL_GUARDED_BY(probe_mutex_) = -1;
-  int incarnation_ ABSL_GUARDED_BY(probe_mutex_) = 0;
+  int attempt_ ABSL_GUARDED_BY(probe_mutex_) = 0;
   std::map<std::pair<int, size_t>, int> asked_
-      ABSL_GUARDED_BY(probe_mutex_);  // incarnations, by rank and prompt
+      ABSL_GUARDED_BY(probe_mutex_);  // attempts, by rank and prompt
   std::map<Key, Pair> results_ ABSL_GUARDED_BY(probe_mutex_);
 };
 

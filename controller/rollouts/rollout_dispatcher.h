@@ -91,16 +91,21 @@ class RolloutDispatcher {
 
   explicit RolloutDispatcher(Options options) : options_(std::move(options)) {}
 
-  // Blocks until every sample was delivered or, once the round has ended, every sample that is not
-  // interruptible; or until no replica is left that may generate the missing samples, which are
-  // then in DispatchResult::unfinished (without interrupted ones). `on_sample` is called by this
-  // thread, once per sample id: with kAborted only after the end of the round, with kCut for
-  // samples that have the tokens of their round. Cancelled: interrupted. InvalidArgument: an
-  // interruptible group has no request id, or that of a group that is not; a continuation does not
-  // fit a request. DataLoss: a sample is no answer to its request (CheckAnswer), which names the
-  // rollout. Any error of `load_continued`, `on_sample` or `rejoined`, and failures that
-  // another replica would repeat (InvalidArgument, ResourceExhausted, Internal, ...), end the
-  // dispatch: requests in flight are aborted and waited for.
+  // Blocks until one of these holds:
+  // - every sample was delivered;
+  // - the round has ended, and every sample that is not interruptible was delivered;
+  // - no replica is left that may generate what is missing. DispatchResult::unfinished then has
+  //   those samples, except the ones that the end of the round interrupted.
+  // `on_sample` is called on this thread, once per sample id: with kAborted only after the end of
+  // the round, with kCut for samples that have the tokens of their round.
+  // Errors end the dispatch, after requests in flight were aborted and waited for:
+  // - Cancelled: interrupted.
+  // - InvalidArgument: an interruptible group has no request id, or that of a group that is not; a
+  //   continuation does not fit a request.
+  // - DataLoss: a sample is no answer to its request (CheckAnswer); names the rollout.
+  // - Any error of `load_continued`, `on_sample` or `rejoined`.
+  // - A failure that another replica would repeat (InvalidArgument, ResourceExhausted,
+  // Internal...).
   absl::StatusOr<DispatchResult> Dispatch(std::vector<GroupRequest> groups,
                                           const std::vector<Replica>& replicas,
                                           const std::function<absl::Status(Sample)>& on_sample);

@@ -66,9 +66,14 @@ absl::StatusOr<RunPosition> Recovery::LoadState() {
     context_.progress.OnMessage(
         fmt::format("a worker was lost while the run's state was loaded: {}",
                     std::string(position.status().message())));
-    TANDEM_RETURN_IF_ERROR(context_.budget.Charge(WorkerRole::kTrainer, position.status()));
+    TANDEM_RETURN_IF_ERROR(context_.budget.Charge(LostWhileLoading(), position.status()));
     TANDEM_RETURN_IF_ERROR(AwaitAll(position.status()));
   }
+}
+
+WorkerRole Recovery::LostWhileLoading() const {
+  const bool trainer = loading_ || context_.pool.TrainerIncarnations() != incarnations_;
+  return trainer ? WorkerRole::kTrainer : WorkerRole::kRollout;
 }
 
 absl::Status Recovery::WithRemedy(const absl::Status& status) const {

@@ -69,6 +69,9 @@ class Recovery {
   // ComparedFile names it.
   bool IsFileDamaged(const absl::Status& checked) const;
   std::string ComparedFile() const;
+  // Whose failure one of LoadOnce is charged to. Until the trainers have loaded the state it can
+  // only be theirs; after that a rollout failed unless a trainer has registered anew.
+  WorkerRole LostWhileLoading() const;
   // WaitUntilComplete; a failure also names `loss`, the first error.
   absl::Status AwaitAll(const absl::Status& loss);
   bool interrupted() const { return context_.interrupted && context_.interrupted(); }

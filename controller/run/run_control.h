@@ -61,8 +61,8 @@ class RunControl {
   void StopNow();
   // Ends the run as failed after the current step, for a failure that no recovery can repair.
   void Fail(const absl::Status& failure);
-  // Runs `job` on the train loop's thread between two steps and waits for it. Between two steps of
-  // a run that trains only the jobs run that wait when the first of these steps ends, and at most
+  // Runs `job` on the train loop's thread between two steps and waits for it. While the run trains,
+  // a gap between two steps runs only jobs that were already waiting when the gap began, at most
   // kJobsBetweenSteps, so that users' calls never keep training from going on. Unavailable: the run
   // ended first. Cancelled: `abandoned` returned true before the job began, which it then never
   // does; a job that has begun must look at it itself.

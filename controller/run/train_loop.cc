@@ -171,7 +171,7 @@ absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
   while (true) {
     TANDEM_RETURN_IF_ERROR(modes_.generation->Generate(batch, sampling.missing()));
     batch.phases.Begin("score");
-    TANDEM_RETURN_IF_ERROR(ScoreSamples(context_.text, context_.reward, context_.samples, batch));
+    TANDEM_RETURN_IF_ERROR(RewardSamples(context_.text, context_.reward, context_.samples, batch));
     if (!options_.filter_groups.enable) break;
     const absl::Status filtered = sampling.Filter(context_.samples, batch);
     if (absl::IsOutOfRange(filtered)) {

@@ -39,8 +39,8 @@ absl::Status WeightPhases::CompareProbe(StepBatch& batch) {
   batch.phases.Begin("probe");
   // One process of each rollout at a time, so that the trainers need memory for one answer set
   // only.
-  for (int incarnation = 0; incarnation < context_.probe.incarnations(); ++incarnation) {
-    context_.probe.SelectIncarnation(incarnation);
+  for (int attempt = 0; attempt < context_.probe.attempts(); ++attempt) {
+    context_.probe.SelectAttempt(attempt);
     TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, ScoredPolicy::kProbe, batch));
   }
   TANDEM_ASSIGN_OR_RETURN(const int64_t tokens, context_.probe.Compare());

@@ -22,7 +22,7 @@ absl::StatusOr<Sample> ReadTrained(const SampleStore& samples, uint64_t sample_i
 }
 
 bool HasBoth(const SampleMeta& meta) {
-  return meta.log_probs && meta.arrays.of(TokenArray::kRecomputed) >= 0;
+  return meta.has_log_probs && meta.arrays.of(TokenArray::kRecomputed) >= 0;
 }
 
 // Separates the tokens that the step's weights sampled from those that older weights sampled.

@@ -76,10 +76,10 @@ absl::StatusOr<std::vector<RewardScore>> ScoreAll(RewardFunction& reward,
   return scores;
 }
 
-absl::Status ScoreSamples(const PromptCodec& text,
-                          RewardFunction& reward,
-                          SampleStore& samples,
-                          StepBatch& batch) {
+absl::Status RewardSamples(const PromptCodec& text,
+                           RewardFunction& reward,
+                           SampleStore& samples,
+                           StepBatch& batch) {
   std::vector<SampleMeta> metas = samples.Metas();
   std::erase_if(metas, [&](const auto& meta) { return batch.records.contains(meta.sample_id); });
   for (size_t begin = 0; begin < metas.size(); begin += kChunk) {

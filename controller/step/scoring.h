@@ -1,4 +1,4 @@
-// Scores generated samples with the reward function.
+// Rewards of generated samples, from the reward function.
 #pragma once
 
 #include <vector>
@@ -24,10 +24,10 @@ absl::StatusOr<std::vector<RewardScore>> ScoreAll(RewardFunction& reward,
 
 // Decodes and scores every sample of the step that has no record yet, and adds its record. Reads a
 // few hundred samples at a time.
-absl::Status ScoreSamples(const PromptCodec& text,
-                          RewardFunction& reward,
-                          SampleStore& samples,
-                          StepBatch& batch);
+absl::Status RewardSamples(const PromptCodec& text,
+                           RewardFunction& reward,
+                           SampleStore& samples,
+                           StepBatch& batch);
 
 // Writes the mean of each reward term, over those records that have it, to the batch's facts.
 void AverageRewardTerms(StepBatch& batch);

@@ -27,7 +27,7 @@ struct StepBatch {
   PhaseRecorder phases;
   TailRecorder tail;  // of the generate phase
   StepFacts facts;
-  std::map<uint64_t, SampleRecord> records;    // by sample id; filled by ScoreSamples
+  std::map<uint64_t, SampleRecord> records;    // by sample id; filled by RewardSamples
   GreedyBaselines baselines;                   // used by remax only
   std::map<int64_t, double> baseline_rewards;  // rewards of the baselines, by group
   int64_t version = 0;                         // of the weights that sample the step

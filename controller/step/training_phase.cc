@@ -54,7 +54,7 @@ absl::Status TrainingPhase::Run(StepBatch& batch) {
                                   .global_tokens = static_cast<double>(mini.trained_tokens),
                                   .global_samples = mini.samples,
                                   .compare_log_probs = first && options_.compare_log_probs,
-                                  .fresh = first})));
+                                  .first_update = first})));
       // A step can be dropped up to here: the optimizer changes the weights.
       if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted(context_));
       TANDEM_RETURN_IF_ERROR(OptimizerStep(batch, share));
@@ -65,7 +65,7 @@ absl::Status TrainingPhase::Run(StepBatch& batch) {
   return absl::OkStatus();
 }
 
-// For mini-batches of nothing but rejected tokens or empty responses: an update would move the
+// Skips mini-batches that have only rejected tokens or empty responses: an update would move the
 // weights by momentum and weight decay alone.
 void TrainingPhase::SkipMiniBatches(StepBatch& batch, int64_t mini_batches) {
   batch.facts.trainer[kSkippedUpdates] += static_cast<double>(mini_batches);
@@ -87,7 +87,7 @@ absl::Status TrainingPhase::ForwardBackward(StepBatch& batch,
   for (size_t rank = 0; rank < results.size(); ++rank) {
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
   }
-  AddMiniBatchMetrics(batch.facts, results.front().metrics, share, command.fresh);
+  AddMiniBatchMetrics(batch.facts, results.front().metrics, share, command.first_update);
   if (command.compare_log_probs) TANDEM_RETURN_IF_ERROR(CompareLogProbs(batch, results));
   return CountRejected(batch, results.front().metrics, command.mini_batches);
 }

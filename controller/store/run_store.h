@@ -180,7 +180,8 @@ struct SampleQuery {
 
 struct EvaluationQuery {
   int64_t first_step = 0;
-  int64_t limit = 0;    // the first so many, and what else is undone of the last step; 0: all
+  // At most this many records, and the other undone ones of the last step among them; 0: all.
+  int64_t limit = 0;
   bool undone = false;  // as in StepQuery
 };
 

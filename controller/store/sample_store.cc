@@ -140,7 +140,7 @@ absl::Status SampleStore::Put(const Sample& sample, int64_t version, TokenVersio
       .trained_tokens = CountTrained(sample.segments, WindowOf(sample), {}),
       .finish_reason = sample.finish_reason,
       .off_support = sample.off_support,
-      .log_probs = !sample.log_probs.empty(),
+      .has_log_probs = !sample.log_probs.empty(),
       .weight_version = sample.versions.empty() ? 0 : sample.versions.front(),
       .newest_version = sample.versions.empty() ? 0 : sample.versions.back(),
       .offset = offset,
@@ -247,7 +247,7 @@ absl::StatusOr<Sample> SampleStore::Read(uint64_t sample_id) const {
   const auto responses = static_cast<size_t>(meta.response_tokens);
   const size_t tokens = static_cast<size_t>(meta.prompt_tokens) + responses;
   sample.tokens.resize(tokens);
-  if (meta.log_probs) sample.log_probs.resize(responses);
+  if (meta.has_log_probs) sample.log_probs.resize(responses);
   sample.versions.resize(responses);
   sample.advantages.assign(responses, static_cast<float>(meta.outcome.advantage));
   int64_t at = meta.offset;

@@ -55,7 +55,7 @@ struct SampleMeta {
   int64_t trained_tokens = 0;  // response tokens that TokenArray::kMask keeps
   FinishReason finish_reason = FinishReason::kNone;
   bool off_support = false;
-  bool log_probs = true;       // the rollout returned log-probs
+  bool has_log_probs = true;   // the rollout returned log-probs
   int64_t weight_version = 0;  // of the first response token, the oldest
   int64_t newest_version = 0;  // of the last response token; both are 0 for an empty response
   int64_t mini_batch = 0;
@@ -94,9 +94,9 @@ class SampleStore {
   absl::Status Put(const Sample& sample,
                    int64_t version,
                    TokenVersions allowed = TokenVersions::kExactly);
-  // Writes what a full or failing disk has refused in this step, and was kept in memory: Put and
-  // PutArray do not fail for it, because a step must not stand still in the middle. An error is
-  // marked as a disk's refusal (disk_refusal.h) and loses nothing.
+  // Retries the writes of this step that a full or failing disk has refused. Put and PutArray keep
+  // refused bytes in memory instead of failing, because a step must not stop in the middle. An
+  // error is marked as a disk's refusal (disk_refusal.h) and loses nothing.
   absl::Status Flush();
   // The bytes that are kept in memory.
   int64_t held_back_bytes() const;

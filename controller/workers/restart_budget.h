@@ -28,6 +28,8 @@ class RestartBudget {
       : limit_(limit), window_(window), clock_(clock) {}
 
   // Charges a failure to the open incident, or opens an incident of the role whose state was lost.
+  // An incident takes four failures: a fifth opens another one, so that a worker that dies whenever
+  // it is recovered uses the limit up.
   // Internal, with `reason` in its message: the limit is reached, so the run must end.
   absl::Status Charge(WorkerRole role, const absl::Status& reason);
   // Whether Charge has failed once; from then on nothing is recovered.

@@ -90,7 +90,7 @@ class GrpcTrainerClient : public TrainerClient {
     request.set_global_tokens(command.global_tokens);
     request.set_global_samples(command.global_samples);
     request.set_compare_log_probs(command.compare_log_probs);
-    request.set_fresh(command.fresh);
+    request.set_first_update(command.first_update);
     TANDEM_ASSIGN_OR_RETURN(
         const auto response,
         Call<v1::ForwardBackwardResponse>(&v1::TrainerService::Stub::ForwardBackward, request));

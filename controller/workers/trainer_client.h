@@ -36,7 +36,8 @@ struct ForwardBackwardCall {
   double global_tokens = 0;  // response tokens of the mini-batch, all ranks
   int64_t global_samples = 0;
   bool compare_log_probs = false;
-  bool fresh = false;  // no optimizer step yet since the old log-probs: ratios must be exactly 1
+  // No optimizer step yet since the old log-probs: ratios must be exactly 1.
+  bool first_update = false;
 };
 
 // One token whose log-prob differs between rollout and trainer.

@@ -39,8 +39,10 @@ NOT_OURS = {
 
 
 THREADS = "docs/explanation/architecture.md"
-# A thread's name where the thread is made: NamedThread("a", make_unique<EngineThread>("a", thread_("a", NamedThread b("a".
-THREAD = re.compile(r'\b(?:(?:NamedThread|EngineThread)(?:>|\s+\w+)?|thread_)\s*\(\s*"([\w-]+)"')
+# A thread's name where the thread is made: NamedThread("a", make_unique<EngineThread>("a", NamedThread b("a", and
+# member_("a", [ in a constructor's list.
+THREAD = re.compile(r'\b(?:(?:NamedThread|EngineThread)(?:>|\s+\w+)?\s*\(\s*"(?P<made>[\w -]+)"'
+                    r'|\w+_\s*\(\s*"(?P<member>[\w -]+)",\s*\[)')
 
 
 class Tree:
@@ -160,11 +162,12 @@ def ends_of_paths(tree):
 
 def threads_of(tree):
     """Lines about threads that only the sources or only the table of threads have."""
-    made = {name: path for path, text in tree.read(".h", ".cc", tests=False) for name in THREAD.findall(text)}
+    made = {found["made"] or found["member"]: path for path, text in tree.read(".h", ".cc", tests=False)
+            for found in THREAD.finditer(text)}
     page = tree.root / THREADS
     text = page.read_text() if page.exists() else ""
     table = re.search(r"^### Threads$(.*?)(?=^#|\Z)", text, re.M | re.S)
-    told = set(re.findall(r"^\| `([\w-]+)` \|", table[1], re.M)) if table else set()
+    told = set(re.findall(r"^\| `([\w -]+)` \|", table[1], re.M)) if table else set()
     return ([f"{made[name].relative_to(tree.root)}: thread {name} is not in the table of {THREADS}"
              for name in sorted(made.keys() - told)]
             + [f"{THREADS}: no source makes a thread {name}" for name in sorted(told - made.keys())])

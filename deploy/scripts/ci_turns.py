@@ -1,10 +1,10 @@
 """Chooses what a run of .ci/run checks when it cannot check everything: a share of the tree by turns,
 and what changed since a recorded commit as far as time allows.
 
-A run draws its turn from a hash of the newest commit. Nothing is kept between runs on machines that are
-thrown away, and a count (of days, of commits) would leave turns out for ever where runs come at regular
-distances; of a draw each turn has the same chance for each commit. All runs of a commit have the same turn,
-so that who runs .ci/run on a commit knows its verdict. TANDEM_CI_TURN=N takes turn N modulo the number of
+A run draws its turn from a hash of the newest commit. A counter would need state, which CI machines lose;
+a count of days or of commits could skip turns for ever where runs are regular; a hash gives each turn the
+same chance with each commit. All runs of a commit have the same turn, so running .ci/run on a commit
+tells its verdict. TANDEM_CI_TURN=N takes turn N modulo the number of
 turns: a CI that numbers its runs gives their number, and all turns come in order.
 A file's turn depends on its name alone, so that nothing is missed while other files come and go.
 The commit stands in checked_since.txt beside this file: what differs from it is looked at in every

@@ -10,10 +10,9 @@ line "skipped: REASON" or "no GPU: REASON", which is printed, or has failed: a m
 test, a signal, a timeout and a test that the JUnit file does not know are failures. So is a JUnit
 file that is missing or cut short, and an exit code of ctest that the file does not explain.
 
-A test that has passed or skipped itself by its exit code has failed by its output all the same where that
-holds a sanitizer's report or an assertion that failed, says that no test ran, or, of a program of
-Catch2, lacks its closing line. A part of a test that did not run is named. Properties with
-which ctest does not look at an exit code are refused.
+Even with exit code 0 or 77 a test has failed if its output contains a sanitizer's report or a failed
+assertion, or says that no test ran, or if a program of Catch2 did not print its closing line. A part of
+a test that did not run is named. Properties that make ctest ignore an exit code are refused.
 
 At most two failures are tried a second time, each alone; with more, or with --once, none is, and
 neither is one whose output holds a sanitizer's report. A test that passes then is named, and a line

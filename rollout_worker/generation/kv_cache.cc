@@ -12,7 +12,7 @@ absl::StatusOr<int64_t> PlanKvBlocks(const ModelSpec& spec, DType dtype, const K
   const int64_t per_sequence = KvBlocksFor(plan.max_model_len);
   const int64_t fitting = FittingKvBlocks(spec, element_bytes, plan);
   if (fitting < per_sequence) {
-    const int64_t block_bytes = KvBlockBytes(spec, element_bytes);
+    const int64_t block_bytes = KvBlockBytesOfAllLayers(spec, element_bytes);
     return MakeStatus(
         absl::StatusCode::kResourceExhausted,
         "the KV pool cannot hold one sequence of rollout.max_model_len={} tokens: it needs {} "

@@ -43,7 +43,7 @@ class FakeTrainerClient : public TrainerClient {
     TANDEM_RETURN_IF_ERROR(journal_.Call(
         who_, fmt::format("ForwardBackward(step {}, mini {} of {}, v{}{})", command.step,
                           command.mini_batch, command.mini_batches, command.version,
-                          !command.fresh              ? ""
+                          !command.first_update       ? ""
                           : command.compare_log_probs ? ", compare"
                                                       : ", fresh")));
     ForwardBackwardReply result = forward_;

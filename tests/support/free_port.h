@@ -12,9 +12,9 @@
 
 namespace tandem::testing {
 
-// A port of `host`, a loopback address in numbers, on which nobody listens. Below those that the
-// system gives to who asks for any; where it begins to look depends on this process, so that two
-// tests that run side by side find different ones.
+// A port of `host`, a numeric loopback address, on which nobody listens, below the ephemeral range.
+// Where the search begins depends on the process id, so that tests that run side by side rarely try
+// the same one.
 inline int FreePort(const std::string& host) {
   static int port = 20'000 + static_cast<int>(getpid() % 9'000);
   for (const int last = port + 1'000; port < last;) {

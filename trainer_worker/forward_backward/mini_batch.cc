@@ -346,10 +346,10 @@ absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
   return MiniBatchPass(parts, options.dropout, request, samples, differing).Train(pass);
 }
 
-absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,
-                                              const PassOptions& options,
-                                              const std::vector<Sample>& samples,
-                                              LogProbsBySample* sum_pi_squared) {
+absl::StatusOr<LogProbsBySample> ComputeLogProbs(const PassParts& parts,
+                                                 const PassOptions& options,
+                                                 const std::vector<Sample>& samples,
+                                                 LogProbsBySample* sum_pi_squared) {
   TANDEM_ASSIGN_OR_RETURN(const PackedPass pass,
                           BeginPass(parts, options, samples, absl::OkStatus()));
   LogProbsBySample result;

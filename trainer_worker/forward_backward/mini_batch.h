@@ -76,15 +76,18 @@ struct PassParts {
 };
 
 // Collective. Adds to the shard's gradients, which must be mapped, after
-// GradientAccumulator::Begin. A loss that selects tokens runs one more forward pass first, unless
-// all its tokens are fresh (IsFresh). The rollout applies no dropout, so with dropout the
-// comparison with the rollout and the check of ratios use log-probs without it: the recomputed ones
-// if first_update and recomputed_old_log_probs are set, else those of one more forward pass, which
-// is skipped if nothing is compared. If `differing` is not null, it receives the pass's log-probs
-// of this rank's samples when one of them fails its check: a ratio is not 1, or a log-prob differs
-// from the rollout's although request.tolerate_mismatch is false; also when the call fails because
-// of that. InvalidArgument: a sample that cannot be trained on; DataLoss: a fresh token's ratio is
-// not 1; Aborted: another rank failed.
+// GradientAccumulator::Begin.
+// Passes: a loss that selects tokens runs one more forward pass first, unless all its tokens are
+// fresh (IsFresh).
+// Comparison: a rollout applies no dropout, so with dropout the comparison with the rollout and the
+// check of ratios use log-probs without it. These are the recomputed ones if first_update and
+// recomputed_old_log_probs are set; else one more forward pass computes them, unless nothing is
+// compared.
+// `differing`, if not null, receives the pass's log-probs of this rank's samples when one of them
+// fails its check, also when the call fails because of that: a ratio is not 1, or a log-prob
+// differs from the rollout's although request.tolerate_mismatch is false. Errors: InvalidArgument:
+// a sample that cannot be trained on. DataLoss: a fresh token's ratio is not
+// 1. Aborted: another rank failed.
 absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                const PassOptions& options,
                                                const MiniBatchRequest& request,
@@ -93,9 +96,9 @@ absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
 
 // Collective. Returns the log-probs of every trained token under the weights of `parts` and, if
 // `sum_pi_squared` is not null, writes the sums of squared probabilities to it.
-absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,
-                                              const PassOptions& options,
-                                              const std::vector<Sample>& samples,
-                                              LogProbsBySample* sum_pi_squared = nullptr);
+absl::StatusOr<LogProbsBySample> ComputeLogProbs(const PassParts& parts,
+                                                 const PassOptions& options,
+                                                 const std::vector<Sample>& samples,
+                                                 LogProbsBySample* sum_pi_squared = nullptr);
 
 }  // namespace tandem

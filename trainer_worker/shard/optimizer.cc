@@ -19,7 +19,7 @@ AdamWFactors FactorsOf(const AdamWOptions& options, double lr, int64_t step, flo
   factors.weight2 = static_cast<float>(1 - options.beta2);
   factors.decay = static_cast<float>(1 - lr * options.weight_decay);
   factors.step_size = static_cast<float>(lr / correction1);
-  factors.root2 = static_cast<float>(std::sqrt(correction2));
+  factors.sqrt_bias_correction2 = static_cast<float>(std::sqrt(correction2));
   factors.eps = static_cast<float>(options.eps);
   return factors;
 }

@@ -9,11 +9,6 @@
 
 namespace tandem {
 
-// 1 / T for the temperature at which a row is scored; 1 for greedy rows.
-inline float InverseTemperature(float temperature) {
-  return temperature == 0.0f ? 1.0f : 1.0f / temperature;
-}
-
 // Whether top-k or top-p may exclude ids: such a row needs all of its logits.
 bool IsFiltered(const SampleRow& row, int64_t vocab_limit);
 
@@ -48,7 +43,8 @@ int32_t ChooseFiltered(const KernelSet& kernels,
                        float* weights,
                        int32_t* ids);
 
-// (logit / T - max) - log(sum): the only formula for a token's log-prob.
+// (logit / T - max) - log(sum): a token's log-prob, wherever a CPU computes one. On a GPU
+// common/ops/cuda/rows/logits.cu has the same formula in the same order.
 inline float LogProb(float logit, float inverse_temperature, const RowStats& stats) {
   return (logit * inverse_temperature - stats.max) - stats.log_sum;
 }

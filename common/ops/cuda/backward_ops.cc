@@ -170,7 +170,7 @@ void CudaBackwardOps::TokenLogProbs(Matrix hidden,
   std::vector<LogitsGradientRow> rows(static_cast<size_t>(hidden.rows));
   for (size_t i = 0; i < rows.size(); ++i) {
     rows[i] = {.stats = stats[i],
-               .inverse_temperature = temperatures[i] == 0.0f ? 1.0f : 1.0f / temperatures[i],
+               .inverse_temperature = InverseTemperature(temperatures[i]),
                .grad_log_prob = grad_log_probs[i],
                .grad_entropy = grad_entropy == nullptr ? 0.0f : grad_entropy[i],
                .target = targets[i]};

@@ -159,10 +159,6 @@ void CheckHead(const Matrix& hidden, const LinearWeight& head, int64_t vocab_lim
   TANDEM_CHECK(head.bias == nullptr, "a head has no bias on a GPU");
 }
 
-float InverseTemperature(float temperature) {
-  return temperature == 0.0f ? 1.0f : 1.0f / temperature;
-}
-
 }  // namespace
 
 LogitsBlock CudaForwardOps::Score(Matrix hidden,

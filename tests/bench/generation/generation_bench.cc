@@ -141,7 +141,8 @@ absl::Status RunAll(const Options& options) {
   fmt::print("{:>9} {:>12} {:>12} {:>12} {:>14} {:>12} {:>8} {:>12}\n", "sequences", "prefill s",
              "decode s", "decode tok/s", "all tok/s", "cpu s", "kv MiB", "resident MiB");
   const double block_mib =
-      static_cast<double>(KvBlockBytes(spec, static_cast<int64_t>(DTypeBytes(dtype)))) / (1 << 20);
+      static_cast<double>(KvBlockBytesOfAllLayers(spec, static_cast<int64_t>(DTypeBytes(dtype)))) /
+      (1 << 20);
   for (const int64_t sequences : options.sequences) {
     const auto generate = [&]() -> absl::StatusOr<Times> {
       GeneratorOptions generator_options;

@@ -19,7 +19,7 @@ void BenchAdamW(const Settings& settings) {
                                 .weight2 = 1e-3f,
                                 .decay = 1 - 1e-7f,
                                 .step_size = 1e-5f,
-                                .root2 = 1,
+                                .sqrt_bias_correction2 = 1,
                                 .eps = 1e-8f};
   ThreadPool pool(settings.threads);
   const auto compare = [&](const char* op, const auto& ours, auto counterparts) {

@@ -14,8 +14,8 @@ TEST_CASE("KV bytes count K and V of every KV head", "[model_spec][memory]") {
   const ModelSpec spec = SmallSpec();
   // Two heads of 4 dims, V padded to 16; bf16; 64 tokens.
   REQUIRE(KvBlockLayerBytes(spec) == 2 * (4 + 16) * 2 * 64);
-  REQUIRE(KvBlockBytes(spec) == 3 * KvBlockLayerBytes(spec));
-  REQUIRE(KvBlockBytes(spec, 4) == 2 * KvBlockBytes(spec));
+  REQUIRE(KvBlockBytesOfAllLayers(spec) == 3 * KvBlockLayerBytes(spec));
+  REQUIRE(KvBlockBytesOfAllLayers(spec, 4) == 2 * KvBlockBytesOfAllLayers(spec));
   REQUIRE(KvBlocksFor(0) == 0);
   REQUIRE(KvBlocksFor(1) == 1);
   REQUIRE(KvBlocksFor(64) == 1);
@@ -133,7 +133,7 @@ TEST_CASE("Several ranks on GPUs hold full gradients of two layers, on CPUs of o
 TEST_CASE("The KV pool is what is wanted, or what fits beside the weights",
           "[model_spec][memory]") {
   const ModelSpec spec = SmallSpec();
-  const int64_t block = KvBlockBytes(spec);
+  const int64_t block = KvBlockBytesOfAllLayers(spec);
   KvPoolPlan plan{.memory_utilization = 0.5, .weight_bytes = 1000, .max_num_seqs = 4};
   plan.max_model_len = 65;
   plan.device_bytes = 2 * (1000 + 100 * block);

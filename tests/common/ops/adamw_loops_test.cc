@@ -17,7 +17,7 @@ constexpr AdamWFactors kFactors = {.gradient_scale = 0.37f,
                                    .weight2 = 0.001f,
                                    .decay = 0.9999f,
                                    .step_size = 3e-4f,
-                                   .root2 = 0.03f,
+                                   .sqrt_bias_correction2 = 0.03f,
                                    .eps = 1e-8f};
 
 // Values of all sizes, denormals and zeros, and (early, elsewhere for every seed) what is no
@@ -68,7 +68,8 @@ int64_t PlainUpdate(const AdamWArrays& a, const AdamWFactors& f) {
     a.exp_avg[i] = a.exp_avg[i] + (g - a.exp_avg[i]) * f.weight1;
     a.exp_avg_sq[i] = a.exp_avg_sq[i] * f.beta2 + g * g * f.weight2;
     a.master[i] = a.master[i] * f.decay -
-                  f.step_size * (a.exp_avg[i] / (std::sqrt(a.exp_avg_sq[i]) / f.root2 + f.eps));
+                  f.step_size * (a.exp_avg[i] /
+                                 (std::sqrt(a.exp_avg_sq[i]) / f.sqrt_bias_correction2 + f.eps));
     const Bf16 rounded = ToBf16(a.master[i]);
     changed += rounded != a.rounded[i];
     a.rounded[i] = rounded;

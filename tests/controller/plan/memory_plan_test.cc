@@ -57,7 +57,7 @@ TEST_CASE("The plan sleeps only when the KV pool and the training peak do not fi
   const MemoryPlan roomy = PlanMemory(spec, input);
   REQUIRE(roomy.sleep_level == 0);
   REQUIRE(roomy.fits());
-  const int64_t kv = RegionBytes(64 * KvBlocksFor(256) * KvBlockBytes(spec));
+  const int64_t kv = RegionBytes(64 * KvBlocksFor(256) * KvBlockBytesOfAllLayers(spec));
   REQUIRE(Line(roomy, "generate", false, "kv_cache") == kv);
   REQUIRE(Line(roomy, "train", false, "kv_cache") == kv);
 
@@ -254,7 +254,7 @@ TEST_CASE("A plan for a GPU counts what the driver takes, and the ledgers do not
   REQUIRE(Line(plan, "train", true, "workspace") > 0);
   // One block more than a CPU's, which only fills steps up.
   REQUIRE(Line(plan, "generate", false, "kv_cache") ==
-          RegionBytes((64 * KvBlocksFor(256) + 1) * KvBlockBytes(spec)));
+          RegionBytes((64 * KvBlocksFor(256) + 1) * KvBlockBytesOfAllLayers(spec)));
   REQUIRE(plan.problem.empty());
 
   // What is offloaded lies in the host's pinned memory, whole pages of it, and in no file.

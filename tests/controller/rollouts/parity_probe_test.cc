@@ -134,32 +134,31 @@ TEST_CASE("Probe is not satisfied with less than everything", "[probe]") {
   REQUIRE(absl::IsDataLoss(probe.Put(old)));
 }
 
-TEST_CASE(
-    "Probe asks a rollout's next incarnation for what the last one answered, and compares both",
-    "[probe][recovery]") {
+TEST_CASE("Probe asks a rollout's next process for what the last one answered, and compares both",
+          "[probe][recovery]") {
   ParityProbe probe(kTwoPairs);
   const std::vector<GroupRequest> first = probe.Begin(1, 7);
   // Rollout 1 is lost after the first of its three.
   for (size_t i = 0; i < 4; ++i) REQUIRE(probe.Put(AnswerTo(first[i])).ok());
-  REQUIRE(probe.incarnations() == 1);
+  REQUIRE(probe.attempts() == 1);
   const std::vector<GroupRequest> again = probe.Reissue(1);
   REQUIRE(again.size() == 1);
   REQUIRE(again[0].rank == 1);
   REQUIRE(again[0].prompt == first[3].prompt);
   REQUIRE(again[0].sample_ids != first[3].sample_ids);
   REQUIRE(again[0].request_id != first[3].request_id);
-  REQUIRE(probe.incarnations() == 2);
+  REQUIRE(probe.attempts() == 2);
   // Asked already, and not answered yet.
   REQUIRE(probe.Reissue(1).empty());
   for (const GroupRequest& request : {again[0], first[4], first[5]}) {
     REQUIRE(probe.Put(AnswerTo(request)).ok());
   }
-  for (int incarnation = 0; incarnation < 2; ++incarnation) {
+  for (int attempt = 0; attempt < 2; ++attempt) {
     REQUIRE_FALSE(probe.Compare().ok());
-    probe.SelectIncarnation(incarnation);
+    probe.SelectAttempt(attempt);
     for (int rank = 0; rank < 2; ++rank) {
       const std::vector<Sample> samples = *probe.Samples(1, rank);
-      REQUIRE(samples.size() == (incarnation == 0 ? 3 : rank == 1 ? 1 : 0));
+      REQUIRE(samples.size() == (attempt == 0 ? 3 : rank == 1 ? 1 : 0));
       for (const Sample& sample : samples) {
         REQUIRE(probe.PutLogProbs(1, rank, sample.sample_id, sample.log_probs).ok());
       }
@@ -167,7 +166,7 @@ TEST_CASE(
   }
   REQUIRE(*probe.Compare() == 28);
   REQUIRE(probe.Begin(2, 8).size() == 6);
-  REQUIRE(probe.incarnations() == 1);
+  REQUIRE(probe.attempts() == 1);
 }
 
 }  // namespace tandem

@@ -310,9 +310,9 @@ class DocsTest(unittest.TestCase):
     def test_the_table_of_threads_has_those_that_the_sources_name_and_no_others(self):
         page = "docs/explanation/architecture.md"
         files = {**self.FILES, "README.md": f"[b](docs/b.md) [c]({page})", "controller/run.cc":
-                 'a = NamedThread("one", F);\nstd::make_unique<NamedThread>("two-b", F);\nB() : thread_(\n    "three", F) {}\n'
+                 'a = NamedThread("one", F);\nstd::make_unique<NamedThread>("two-b", F);\nB() : canceller_(\n    "three c", [this] { F(); }) {}\n'
                  'NamedThread watch("four", F);\nstd::make_unique<EngineThread>("five");\n'}
-        names = ["one", "two-b", "three", "four", "five"]
+        names = ["one", "two-b", "three c", "four", "five"]
 
         def checked(names, after=""):
             rows = "".join(f"| `{name}` | all | nothing |\n" for name in names)

@@ -56,7 +56,8 @@ inline void UpdateSome(float* __restrict master,
     const float v = exp_avg_sq[i] * f.beta2 + g * g * f.weight2;
     exp_avg[i] = m;
     exp_avg_sq[i] = v;
-    master[i] = master[i] * f.decay - f.step_size * (m / (std::sqrt(v) / f.root2 + f.eps));
+    master[i] =
+        master[i] * f.decay - f.step_size * (m / (std::sqrt(v) / f.sqrt_bias_correction2 + f.eps));
   }
 }
 

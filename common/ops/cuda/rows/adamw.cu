@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(kThreads)
     const float m0 = arrays.exp_avg[i];
     const float m = m0 + (g - m0) * f.weight1;
     const float v = arrays.exp_avg_sq[i] * f.beta2 + g * g * f.weight2;
-    const float master =
-        arrays.master[i] * f.decay - f.step_size * (m / (sqrtf(v) / f.root2 + f.eps));
+    const float master = arrays.master[i] * f.decay -
+                         f.step_size * (m / (sqrtf(v) / f.sqrt_bias_correction2 + f.eps));
     arrays.exp_avg[i] = m;
     arrays.exp_avg_sq[i] = v;
     arrays.master[i] = master;

@@ -31,8 +31,8 @@ inline constexpr int kMaxEvaluationDepth = 1500;  // of expressions and statemen
 inline constexpr int kMaxValueDepth = 256;        // of lists and mappings in each other
 
 // Limits everything that its thread does with values while it lives. Functions that make values
-// have no way to fail, so that what is exhausted is noted here and ends the rendering at its next
-// step; in between they make small values instead of large ones. Not thread-safe.
+// cannot return errors: they record an exceeded limit here and return a small value, and the next
+// call of Step ends the rendering. Not thread-safe.
 class Allowance {
  public:
   Allowance();

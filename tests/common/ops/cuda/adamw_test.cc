@@ -30,7 +30,7 @@ constexpr AdamWFactors kFactors = {.gradient_scale = 0.37f,
                                    .weight2 = 0.001f,
                                    .decay = 0.9999f,
                                    .step_size = 3e-3f,
-                                   .root2 = 0.0447f,
+                                   .sqrt_bias_correction2 = 0.0447f,
                                    .eps = 1e-8f};
 struct Shard {
   explicit Shard(size_t count)

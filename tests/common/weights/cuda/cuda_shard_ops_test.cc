@@ -65,7 +65,7 @@ TEST_CASE("A step on a GPU has the bits of a step on a CPU, and counts the same 
                                .weight2 = 0.01f,
                                .decay = 0.999f,
                                .step_size = 1e-3f,
-                               .root2 = 0.3f,
+                               .sqrt_bias_correction2 = 0.3f,
                                .eps = 1e-8f};
     const auto stepped = ops[i]->Step({.master = s.master.data(),
                                        .gradient = gradient.data(),
@@ -170,7 +170,8 @@ TEST_CASE("No memory for a step's counts is an error, and nothing is stepped",
   cuda->FailCall("Malloc", absl::ResourceExhaustedError("full"));
   REQUIRE(absl::IsResourceExhausted(f.device->Step(arrays, {.step_size = 1.0f}).status()));
   REQUIRE(master == std::vector<float>(10, 1.0f));
-  REQUIRE(f.device->Step(arrays, {.step_size = 1.0f, .root2 = 1.0f, .eps = 1.0f}).ok());
+  REQUIRE(
+      f.device->Step(arrays, {.step_size = 1.0f, .sqrt_bias_correction2 = 1.0f, .eps = 1.0f}).ok());
   cuda->FailCall("Malloc", absl::ResourceExhaustedError("full"));
   REQUIRE(absl::IsResourceExhausted(f.device->SumsOfSquares({{gradient.data(), 10}}).status()));
 }
