@@ -53,6 +53,15 @@ else()
   target_link_options(tandem_grpc_reflection INTERFACE LINKER:--no-as-needed)
   target_link_libraries(tandem_grpc_reflection INTERFACE gRPC::grpc++_reflection tandem_grpc)
 endif()
+if(TANDEM_SANITIZE MATCHES "thread")
+  # Tells ThreadSanitizer what orders threads in these libraries, which are not instrumented. Whole, as
+  # nothing names it; not instrumented itself, as its sources say.
+  add_library(tandem_grpc_order STATIC ${CMAKE_SOURCE_DIR}/deploy/thread_sanitizer/abseil_order.cc
+                                       ${CMAKE_SOURCE_DIR}/deploy/thread_sanitizer/grpc_order.cc)
+  target_include_directories(tandem_grpc_order PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_options(tandem_grpc_order PRIVATE -fno-sanitize=thread)
+  target_link_libraries(tandem_grpc INTERFACE "$<LINK_LIBRARY:WHOLE_ARCHIVE,tandem_grpc_order>")
+endif()
 # absl alone (status, time) comes from the same archives.
 add_library(tandem_absl INTERFACE)
 add_library(tandem::absl ALIAS tandem_absl)

@@ -107,6 +107,7 @@ ALLOWED = {
     # Runs the code of both workers side by side to compare them; nobody includes it.
     "parity": SHARED + COMPUTE + ["trainer_worker", "rollout_worker"] + TRAINER + ROLLOUT,
     "deploy/launcher": BASE + ["common/config", "common/formats", "controller/algorithm", "controller/reward"],
+    "deploy/thread_sanitizer": [],
 }
 # Inside of a room: which of its folders a folder may include, besides itself. A room whose folder is not a key here
 # includes none of its sub-folders, and each sub-folder is a key. No chain of them leads back to where it began.
@@ -187,10 +188,11 @@ PURPOSE = {
     "rollout_worker": "main, gRPC service, engine",
     "parity": "runs the code of both workers in one process and compares",
     "deploy/launcher": "starts and restarts the processes of one host",
+    "deploy/thread_sanitizer": "tells ThreadSanitizer what gRPC and Abseil, which are not instrumented, put in order",
 }
 # Generated protobuf and gRPC: these folders, and files that adapt a service, a client or a stream,
 # or turn the controller's reply into a worker's options.
-PROTO_FOLDERS = {"common/config", "common/net"}
+PROTO_FOLDERS = {"common/config", "common/net", "deploy/thread_sanitizer"}
 PROTO_FILE = re.compile(r"(_service|_clients?|_stream|^worker_options)\.(h|cc)$")
 TORCH_FOLDERS = {"trainer_worker/losses"}
 # What is made for one kind of device is seen by the factory, and by what is made for the same kind.

@@ -25,6 +25,13 @@ constexpr int64_t kQuarantineBytes = 384 << 20;
 #else
 constexpr int64_t kQuarantineBytes = 0;
 #endif
+// ThreadSanitizer maps what it knows of memory piece by piece, the more the longer a process runs:
+// its memory does not tell whether the program's grows.
+#ifdef _GLIBCXX_TSAN
+constexpr bool kShadowed = true;
+#else
+constexpr bool kShadowed = false;
+#endif
 // How much gRPC's heap and the allocator may vary; a cycle maps and releases 11 MiB.
 constexpr int64_t kSlackBytes = (4 << 20) + kQuarantineBytes;
 
@@ -92,10 +99,12 @@ TEST_CASE(
   REQUIRE(pair.trainer->status().version == kWarmUp + kCycles);
   INFO(fmt::format("resident {} before, {} after; descriptors {} and {}; mappings {} and {}",
                    resident, ResidentBytes(), descriptors, Descriptors(), mappings, Mappings()));
-  REQUIRE(ResidentBytes() <= resident + kSlackBytes);
   // Not one a cycle: gRPC closes a connection some time after its last use.
   REQUIRE(Descriptors() <= descriptors + 8);
-  REQUIRE(Mappings() <= mappings + kCycles / 4);
+  if (!kShadowed) {
+    REQUIRE(ResidentBytes() <= resident + kSlackBytes);
+    REQUIRE(Mappings() <= mappings + kCycles / 4);
+  }
 }
 
 }  // namespace tandem

@@ -58,7 +58,7 @@ class OneWorkerController final : public v1::ClusterService::Service {
     stop_ = true;
   }
 
-  v1::RegisterResponse reply;
+  v1::RegisterResponse reply;  // stays as it is once the server runs
 
  private:
   std::mutex mutex_;
@@ -88,9 +88,6 @@ struct Job {
     reply.mutable_config()->mutable_rollout()->set_max_model_len(256);
     reply.mutable_config()->mutable_rollout()->set_load_format("safetensors");
     reply.mutable_config()->mutable_cluster()->set_heartbeat_seconds(0.05);
-    server =
-        RpcServer::Start("unix:" + (dir.path() / "controller.sock").string(), {&controller}, {})
-            .value();
   }
   ~Job() {
     if (pid > 0) {
@@ -100,6 +97,9 @@ struct Job {
   }
 
   void Start() {
+    server =
+        RpcServer::Start("unix:" + (dir.path() / "controller.sock").string(), {&controller}, {})
+            .value();
     std::vector<std::string> args = {testing::BuildFolder("bin") + "/tandem-rollout",
                                      "--controller", server->address(), "--rank", "1"};
     std::vector<char*> argv;
