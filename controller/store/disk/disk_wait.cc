@@ -6,6 +6,7 @@
 
 #include "common/base/disk_refusal.h"
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -43,6 +44,7 @@ std::string WaitText(const DiskNeed& need,
 }  // namespace
 
 absl::Status DiskWait::Until(const DiskNeed& need, const std::function<absl::Status()>& write) {
+  const OutsideWait wait;  // a slow disk is no hang
   absl::Status status = write();
   if (!IsDiskRefused(status) || ended()) return status;
   const Instant begin = clock_.Now();
