@@ -136,7 +136,9 @@ int Run(const Flags& flags) {
   signals.Watch(**assembly);
   const absl::Status status = (*assembly)->Run();
   signals.End();
-  if (signals.received() != 0 && (status.ok() || absl::IsCancelled(status))) {
+  // A run that had made all its steps and only waited for commands was not interrupted.
+  const bool interrupted = signals.received() != 0 && !((*assembly)->completed() && status.ok());
+  if (interrupted && (status.ok() || absl::IsCancelled(status))) {
     return signals.received() == SIGINT ? 128 + SIGINT : kExitDone;
   }
   if (!status.ok()) LogError("The run failed: {}", Describe(status));

@@ -234,6 +234,7 @@ absl::Status Engine::RunAndWait(const char* name,
   auto done = std::make_shared<std::promise<absl::Status>>();
   std::future<absl::Status> result = done->get_future();
   Command run = [this, name, done, work = std::move(work)](const absl::Status& go) {
+    const WorkStep step(name);
     FaultPoint(name);
     absl::Status status = go.ok() ? work(*core_) : go;
     // The status is published before the result, as the caller may read it at once.

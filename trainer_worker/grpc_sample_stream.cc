@@ -5,6 +5,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/net/call_deadline.h"
 #include "common/net/grpc_status.h"
@@ -43,6 +44,7 @@ class GrpcSampleStream : public SampleStream {
                            const LogProbsBySample& log_probs) override {
     grpc::ClientContext context;
     CallDeadline deadline(context, limit_);
+    const OutsideWait wait;
     v1::PutLogProbsResponse response;
     const auto writer = stub_->PutLogProbs(&context, &response);
     v1::PutLogProbsRequest request = Header(step, policy);
@@ -70,6 +72,7 @@ class GrpcSampleStream : public SampleStream {
   absl::StatusOr<std::vector<Sample>> Stream(int64_t step, v1::StreamSamplesRequest request) {
     grpc::ClientContext context;
     CallDeadline deadline(context, limit_);
+    const OutsideWait wait;
     *request.mutable_worker() = worker_;
     request.set_step(step);
     const auto reader = stub_->StreamSamples(&context, request);

@@ -5,6 +5,7 @@
 #include "common/backend/cpu_backend.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/comm/communicator.h"
 #include "common/process/fault_injection.h"
@@ -48,17 +49,20 @@ absl::Status OtherGeneration(int64_t of_call, int rank, int64_t of_group) {
 
 }  // namespace
 
-// The scope of a command: shows its name in the status and the log, and measures its time and peak
-// memory.
+// The scope of a command: shows its name in the status and the log, measures its time and peak
+// memory, and is work that must go on.
 class Trainer::Phase {
  public:
-  Phase(Trainer* trainer, const std::string& phase, const std::string& action)
-      : trainer_(trainer), phase_(phase), start_(RealClock().Now()) {
+  // `phase`: a string literal.
+  Phase(Trainer* trainer, const char* phase, const std::string& action)
+      : trainer_(trainer), phase_(phase), start_(RealClock().Now()), step_(phase) {
     trainer->ledger_.ResetPeaks();
-    const MutexLock lock(trainer->status_mutex_);
-    trainer->status_.phase = phase;
-    trainer->status_.last_action = action;
-    FaultPoint(phase_.c_str());
+    {
+      const MutexLock lock(trainer->status_mutex_);
+      trainer->status_.phase = phase;
+      trainer->status_.last_action = action;
+    }
+    FaultPoint(phase);
   }
   ~Phase() {
     const MutexLock lock(trainer_->status_mutex_);
@@ -74,8 +78,9 @@ class Trainer::Phase {
 
  private:
   Trainer* trainer_;
-  const std::string phase_;
+  const char* const phase_;
   const Instant start_;
+  const WorkStep step_;
 };
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& options,
@@ -235,9 +240,9 @@ absl::StatusOr<ComputeLogProbsResult> Trainer::ComputeLogProbs(int64_t step, Log
   TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, Session());
   const bool probe = policy == LogProbPolicy::kProbe;
   const bool reference = policy == LogProbPolicy::kReference;
-  const std::string name = probe ? "probe" : reference ? "reference" : "current";
+  const char* const name = probe ? "probe" : reference ? "reference" : "current";
   SetLogStep(step);
-  Phase phase(this, name == "current" ? "old_log_prob" : name,
+  Phase phase(this, probe || reference ? name : "old_log_prob",
               fmt::format("ComputeLogProbs of step {}, {}", step, name));
   auto samples = probe ? samples_->PullProbe(step) : samples_->Pull(step, -1);
   TANDEM_RETURN_IF_ERROR(

@@ -136,7 +136,8 @@ struct TrainerOptions {
 
 // What a command on a session is called.
 struct CommandName {
-  std::string phase;               // one word: of the status, of the report, and the fault point
+  // One word, a string literal: of the status, of the report, and the fault point.
+  const char* phase = "";
   std::string action;              // of the status and the log
   std::optional<int64_t> version;  // the weight version that the command needs
 };

@@ -1,58 +1,126 @@
 #include "common/base/progress.h"
 
 #include <atomic>
+#include <set>
 
+#include <absl/base/thread_annotations.h>
 #include <fmt/format.h>
+
+#include "common/base/mutex.h"
 
 namespace tandem {
 namespace {
 
-struct SharedProgress {
-  std::atomic<int64_t> steps{0};
-  std::atomic<int> depth{0};  // of nested steps
+// Written by its own thread alone.
+struct Work {
+  int64_t thread = 0;
+  std::atomic<int64_t> moves{0};
+  std::atomic<int> steps{0};  // nested ones
+  std::atomic<int> waits{0};  // nested ones
   std::atomic<const char*> activity{""};
-  std::atomic<int64_t> layer{-1};
+  std::atomic<const char*> part{nullptr};
+  std::atomic<int64_t> number{0};
 };
 
-SharedProgress& Shared() {
-  static SharedProgress progress;
-  return progress;
+class Works {
+ public:
+  // Lives to the end of the process, because threads may end late.
+  static Works& OfProcess() {
+    static Works& works = *new Works();
+    return works;
+  }
+  void Add(Work* work) {
+    const MutexLock lock(works_mutex_);
+    work->thread = ++threads_;
+    works_.insert(work);
+  }
+  void Remove(Work* work) {
+    const MutexLock lock(works_mutex_);
+    works_.erase(work);
+  }
+  std::vector<ThreadProgress> Read() {
+    std::vector<ThreadProgress> all;
+    const MutexLock lock(works_mutex_);
+    for (const Work* work : works_) {
+      const char* const part = work->part;
+      all.push_back({.thread = work->thread,
+                     .moves = work->moves,
+                     .work_due = work->steps > 0 && work->waits == 0,
+                     .activity = work->activity.load(),
+                     .part = part == nullptr ? "" : fmt::format("{} {}", part, work->number)});
+    }
+    return all;
+  }
+
+ private:
+  Mutex works_mutex_;
+  int64_t threads_ ABSL_GUARDED_BY(works_mutex_) = 0;
+  std::set<Work*> works_ ABSL_GUARDED_BY(works_mutex_);
+};
+
+struct ListedWork : Work {
+  ListedWork() { Works::OfProcess().Add(this); }
+  ~ListedWork();
+};
+
+// Of the calling thread; null: it has had no WorkStep, or is about to end.
+thread_local Work* listed = nullptr;
+
+ListedWork::~ListedWork() {
+  listed = nullptr;
+  Works::OfProcess().Remove(this);
+}
+
+Work& OwnWork() {
+  thread_local ListedWork work;
+  listed = &work;
+  return work;
+}
+
+void SetPart(Work& work, WorkPart part) {
+  work.part = part.name;
+  work.number = part.number;
 }
 
 }  // namespace
 
-std::string EngineProgress::Text() const {
-  if (activity.empty()) return "before its first step";
-  return layer < 0 ? fmt::format("in {}", activity)
-                   : fmt::format("in {}, layer {}", activity, layer);
+std::string ThreadProgress::Text() const {
+  return part.empty() ? fmt::format("in {}", activity) : fmt::format("in {}, {}", activity, part);
 }
 
-EngineProgress CurrentProgress() {
-  const SharedProgress& shared = Shared();
-  return {.steps = shared.steps.load(std::memory_order_relaxed),
-          .work_due = shared.depth.load(std::memory_order_relaxed) > 0,
-          .activity = shared.activity.load(std::memory_order_relaxed),
-          .layer = shared.layer.load(std::memory_order_relaxed)};
-}
+std::vector<ThreadProgress> CurrentProgress() { return Works::OfProcess().Read(); }
 
 void NoteActivity(const char* activity) {
-  SharedProgress& shared = Shared();
-  shared.activity.store(activity, std::memory_order_relaxed);
-  shared.steps.fetch_add(1, std::memory_order_relaxed);
+  if (listed == nullptr) return;
+  listed->activity = activity;
+  ++listed->moves;
 }
 
-WorkStep::WorkStep(const char* activity, int64_t layer)
-    : outer_activity_(Shared().activity.load(std::memory_order_relaxed)),
-      outer_layer_(Shared().layer.load(std::memory_order_relaxed)) {
-  Shared().layer.store(layer, std::memory_order_relaxed);
-  Shared().depth.fetch_add(1, std::memory_order_relaxed);
+void NoteProgress() {
+  if (listed != nullptr) ++listed->moves;
+}
+
+WorkStep::WorkStep(const char* activity, WorkPart part)
+    : outer_activity_(OwnWork().activity), outer_part_{listed->part, listed->number} {
+  SetPart(*listed, part);
+  ++listed->steps;
   NoteActivity(activity);
 }
 
 WorkStep::~WorkStep() {
-  Shared().layer.store(outer_layer_, std::memory_order_relaxed);
-  Shared().depth.fetch_sub(1, std::memory_order_relaxed);
+  SetPart(*listed, outer_part_);
+  --listed->steps;
   NoteActivity(outer_activity_);
+}
+
+OutsideWait::OutsideWait() {
+  if (listed != nullptr) ++listed->waits;
+}
+
+OutsideWait::~OutsideWait() {
+  if (listed == nullptr) return;
+  --listed->waits;
+  ++listed->moves;
 }
 
 }  // namespace tandem

@@ -1,40 +1,63 @@
-// What the engine of this process is doing, for whoever watches that it goes on.
+// What the threads of this process that must not stand still are doing, for whoever watches that
+// they go on.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tandem {
 
-// What an engine thread that must not stand still is at.
-struct EngineProgress {
-  int64_t steps = 0;      // grows with every step that begins or ends, and every activity
-  bool work_due = false;  // false: nothing to do, or waiting for peers, who are watched themselves
-  std::string activity;   // "attention"; empty: none yet
-  int64_t layer = -1;     // -1: of no layer
+// Which one of many the work is at: {"layer", 7}.
+struct WorkPart {
+  const char* name = nullptr;  // a string literal; null: none
+  int64_t number = 0;
+};
+
+// What one thread is at.
+struct ThreadProgress {
+  int64_t thread = 0;     // a number that no other thread of the process ever has
+  int64_t moves = 0;      // grows with every step that begins or ends, and every note
+  bool work_due = false;  // false: nothing to do, or an OutsideWait
+  std::string activity;   // "attention"
+  std::string part;       // "layer 7"; empty: none
 
   std::string Text() const;  // "in attention, layer 7"
 };
 
-// Thread-safe and cheap; the parts may be of two moments that follow each other.
-EngineProgress CurrentProgress();
+// Of the threads that live and have had a WorkStep. Thread-safe and cheap; the parts of an entry
+// may be of two moments that follow each other.
+std::vector<ThreadProgress> CurrentProgress();
 
-// The engine thread of this process is at `activity`, a string literal, of the layer that the
-// innermost WorkStep names.
+// The calling thread is at `activity`, a string literal, of the part that its innermost WorkStep
+// names. Does nothing on a thread that has had no WorkStep, as NoteProgress does.
 void NoteActivity(const char* activity);
+// The calling thread goes on with what it is at: some bytes were moved, an answer came.
+void NoteProgress();
 
-// From its construction to its destruction the engine thread has work that must go on: computing,
-// never waiting for a peer. May be nested. Only the engine thread makes them.
+// From its construction to its destruction the calling thread has work that must go on. May be
+// nested.
 class WorkStep {
  public:
-  explicit WorkStep(const char* activity, int64_t layer = -1);
+  explicit WorkStep(const char* activity, WorkPart part = {});
   ~WorkStep();
   WorkStep(const WorkStep&) = delete;
   WorkStep& operator=(const WorkStep&) = delete;
 
  private:
   const char* const outer_activity_;
-  const int64_t outer_layer_;
+  const WorkPart outer_part_;
+};
+
+// From its construction to its destruction the calling thread waits for something outside of it
+// that is watched elsewhere or may take any time: a peer, whose silence has a limit of its own; a
+// disk; a user. May be nested, in steps and in itself.
+class OutsideWait {
+ public:
+  OutsideWait();
+  ~OutsideWait();
+  OutsideWait(const OutsideWait&) = delete;
+  OutsideWait& operator=(const OutsideWait&) = delete;
 };
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/progress.h"
 #include "common/process/cores.h"
 
 namespace tandem {
@@ -37,10 +38,14 @@ void OrderedCommunicator::Loop() {
   // A new thread inherits its creator's pinning, and the caller may be pinned to the core on which
   // it computes meanwhile.
   UnpinThisThread();
-  while (auto task = queue_.Pop()) (*task)();
+  while (auto task = queue_.Pop()) {
+    const WorkStep step("collective");
+    (*task)();
+  }
 }
 
 Communicator& OrderedCommunicator::Settled() {
+  const OutsideWait wait;  // the thread of the collectives is watched itself
   if (last_.valid()) last_.wait();
   return *group_;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/comm/communicator.h"
 #include "common/comm/rank_order_sum.h"
@@ -129,6 +130,7 @@ absl::Status SharedMemoryCommunicator::WaitFor(int rank, uint32_t steps) {
     __builtin_ia32_pause();
   }
   std::atomic<uint32_t>& word = segment_->line(rank).steps;
+  const OutsideWait wait;
   while (true) {
     // Read before the ranks are checked: a rank that has arrived by then is in time, however long
     // this thread is delayed afterwards.

@@ -14,6 +14,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/numeric.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/device/shared_region.h"
 
@@ -271,6 +272,7 @@ absl::StatusOr<GroupLink> Visit(const SharedMemoryGroupOptions& options, Instant
 
 absl::StatusOr<GroupLink> MeetGroup(const SharedMemoryGroupOptions& options) {
   const Instant deadline = options.clock->Now() + options.deadline;
+  const OutsideWait wait;
   return options.rank == 0 ? Host(options, deadline) : Visit(options, deadline);
 }
 

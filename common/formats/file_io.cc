@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include "common/base/progress.h"
+
 namespace tandem {
 
 IoResult WriteAll(int fd, std::span<const char> bytes, int64_t offset) {
@@ -14,6 +16,7 @@ IoResult WriteAll(int fd, std::span<const char> bytes, int64_t offset) {
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) return {done.bytes, wrote == 0 ? ENOSPC : errno};
     done.bytes += static_cast<size_t>(wrote);
+    NoteProgress();
   }
   return done;
 }
@@ -27,12 +30,14 @@ IoResult ReadAll(int fd, std::span<char> bytes, int64_t offset) {
     if (got < 0) return {done.bytes, errno};
     if (got == 0) break;
     done.bytes += static_cast<size_t>(got);
+    NoteProgress();
   }
   return done;
 }
 
 AppendResult AppendOrCutBack(int fd, std::span<const char> record, int64_t end, Sync sync) {
   int error = WriteAll(fd, record, end).error;
+  const OutsideWait wait;
   if (error == 0 && sync == Sync::kYes && ::fdatasync(fd) != 0) error = errno;
   if (error == 0) return {};
   return {.error = error, .torn = ::ftruncate(fd, end) != 0};

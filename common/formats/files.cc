@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/disk_refusal.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/formats/file_io.h"
 
@@ -47,6 +48,7 @@ std::string PartialPath(const std::string& path) { return Trimmed(path) + kParti
 absl::Status SyncDirectory(const std::string& directory) {
   const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return IoError(directory, "opening the directory", errno);
+  const OutsideWait wait;
   const int result = ::fsync(fd);
   const int error = errno;
   ::close(fd);
@@ -95,6 +97,7 @@ absl::Status AtomicFile::WriteAt(uint64_t offset, const void* data, size_t bytes
 
 absl::Status AtomicFile::Commit() {
   const std::string partial = PartialPath(path_);
+  const OutsideWait wait;
   if (::fsync(fd_) != 0) return IoError(path_, "syncing the file", errno);
   const int closed = ::close(fd_);
   fd_ = -1;

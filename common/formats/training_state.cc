@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <xxhash.h>
 
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/formats/safetensors.h"
 #include "common/model_spec/row_ranges.h"
@@ -61,6 +62,7 @@ absl::StatusOr<std::string> DigestOfPart(const float* values,
   TANDEM_RETURN_IF_ERROR(
       ForHostRanges(values, bytes, host_values, [&](const float* first, uint64_t, uint64_t some) {
         hash.Append(first, some);
+        NoteProgress();
         return absl::OkStatus();
       }));
   return hash.Hex();
@@ -116,6 +118,7 @@ std::string TrainingStateDigest(const void* data,
     const size_t some = std::min<size_t>(kRowRangeBytes, bytes - at);
     const void* first = static_cast<const char*>(data) + at;
     hash.Append(first, some);
+    NoteProgress();
     if (read != nullptr) read(first, some);
   }
   return hash.Hex();

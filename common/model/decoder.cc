@@ -61,7 +61,7 @@ Matrix Decoder::Forward(const std::byte* storage,
   for (int layer = 0; layer < spec_.num_layers; ++layer) {
     const LayerWeights weights =
         ViewLayer(spec_, layout_, storage + layout_.group_offset(layer), layer);
-    const WorkStep step("forward pass", layer);
+    const WorkStep step("forward pass", {"layer", layer});
     RunLayer(weights, batch, kv[static_cast<size_t>(layer)], residual_a, buffers, residual_b);
     std::swap(residual_a, residual_b);
   }

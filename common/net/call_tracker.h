@@ -10,6 +10,7 @@
 #include <grpcpp/support/status.h>
 
 #include "common/base/mutex.h"
+#include "common/base/progress.h"
 #include "common/net/call_deadline.h"
 #include "common/net/grpc_status.h"
 
@@ -38,6 +39,7 @@ class CallTracker {
   absl::Status Run(absl::Duration timeout, const Rpc& rpc) {
     grpc::ClientContext context;
     const CallDeadline deadline(context, timeout);
+    const OutsideWait wait;
     Add(&context);
     const grpc::Status status = rpc(&context);
     Remove(&context);

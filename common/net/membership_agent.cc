@@ -7,7 +7,6 @@
 #include <grpcpp/channel.h>
 #include <unistd.h>
 
-#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
@@ -82,7 +81,7 @@ class GrpcMembershipAgent : public MembershipAgent {
   // A controller that starts makes a new token. A call that has read the old one just before is
   // refused, and tried once more.
   absl::Status FirstRegistration(absl::Duration timeout) {
-    const Instant deadline = RealClock().Now() + timeout;
+    const Instant deadline = options_.clock->Now() + timeout;
     int cut_off = 0;
     bool told = false;
     bool refused = false;
@@ -95,13 +94,13 @@ class GrpcMembershipAgent : public MembershipAgent {
       }
       const bool stale_token = absl::IsUnauthenticated(status) && !std::exchange(refused, true);
       const bool held = absl::IsAlreadyExists(status);  // perhaps by one that is about to end
-      if (held && RealClock().Now() + kRetryPause >= deadline) return status;
+      if (held && options_.clock->Now() + kRetryPause >= deadline) return status;
       if (!IsUnreachable(status) && !stale_token && !held) return status;
       const bool is_cut_off =
           absl::IsUnavailable(status) && AcceptsConnections(options_.controller_address);
       cut_off = is_cut_off ? cut_off + 1 : 0;
       if (cut_off == kHandshakeAttempts) return NoHandshake(status);
-      if (RealClock().Now() + kRetryPause >= deadline) {
+      if (options_.clock->Now() + kRetryPause >= deadline) {
         return MakeStatus(absl::StatusCode::kUnavailable,
                           "no controller at {} within {}: {}; start tandem-controller, or correct "
                           "--controller",
@@ -139,11 +138,11 @@ class GrpcMembershipAgent : public MembershipAgent {
       request_.mutable_numerics_choices()->clear();
       request_.mutable_numerics_choices()->insert(numerics.choices.begin(), numerics.choices.end());
     }
-    const Instant deadline = RealClock().Now() + controller_lost();
+    const Instant deadline = options_.clock->Now() + controller_lost();
     while (true) {
       v1::RegisterResponse ignored;
       absl::Status status = Register(&ignored);
-      if (!IsUnreachable(status) || RealClock().Now() + kRetryPause >= deadline) return status;
+      if (!IsUnreachable(status) || options_.clock->Now() + kRetryPause >= deadline) return status;
       absl::SleepFor(kRetryPause);
     }
   }
@@ -192,12 +191,12 @@ class GrpcMembershipAgent : public MembershipAgent {
   bool Beat(const std::function<WorkerHealth()>& health, absl::Status* end) {
     const absl::Duration pause =
         absl::Seconds(registration_.config().cluster().heartbeat_seconds());
-    Instant last_answer = RealClock().Now();
+    Instant last_answer = options_.clock->Now();
     bool refused = false;
     while (true) {
       absl::StatusOr<bool> stop = SendHeartbeat(health());
       if (stop.ok()) {
-        last_answer = RealClock().Now();
+        last_answer = options_.clock->Now();
         refused = false;
         if (*stop) return *end = absl::OkStatus(), true;
       } else if (absl::IsNotFound(stop.status())) {
@@ -207,7 +206,7 @@ class GrpcMembershipAgent : public MembershipAgent {
       } else if (!IsUnreachable(stop.status())) {
         return *end = stop.status(), true;
       }
-      if (RealClock().Now() - last_answer > controller_lost()) {
+      if (options_.clock->Now() - last_answer > controller_lost()) {
         *end = MakeStatus(absl::StatusCode::kUnavailable,
                           "the controller at {} has not answered for {}; ending",
                           options_.controller_address, absl::FormatDuration(controller_lost()));
@@ -227,7 +226,7 @@ class GrpcMembershipAgent : public MembershipAgent {
     absl::Status status = Register(&ignored);
     if (status.ok()) {
       LogInfo("Registered again because the controller was restarted.");
-      *last_answer = RealClock().Now();
+      *last_answer = options_.clock->Now();
       return true;
     }
     if (IsUnreachable(status)) return true;

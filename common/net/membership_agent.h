@@ -12,6 +12,7 @@
 #include <absl/time/time.h>
 
 #include "common/base/build_info.h"
+#include "common/base/clock.h"
 #include "common/net/channel.h"
 #include "common/types/ledger_snapshot.h"
 #include "common/types/numerics_choices.h"
@@ -31,6 +32,7 @@ struct JoinOptions {
   std::string device_uuid;  // of a GPU
   BuildInfo build;          // of this program
   RpcSecurity security;
+  Clock* clock = &RealClock();  // for how long a controller has not answered; outlives the agent
 };
 
 // The contents of a heartbeat. Must be cheap to collect without waiting for the engine thread.

@@ -16,13 +16,20 @@ namespace {
 constexpr absl::Duration kLookEvery = absl::Seconds(1);
 }  // namespace
 
-std::optional<absl::Duration> StallDetector::Look(const EngineProgress& progress, Instant now) {
-  if (progress.steps != steps_ || !progress.work_due) {
-    steps_ = progress.steps;
-    moved_at_ = now;
+std::optional<Stall> StallDetector::Look(const std::vector<ThreadProgress>& threads, Instant now) {
+  std::map<int64_t, Seen> before;
+  before.swap(seen_);
+  std::optional<Stall> longest;
+  for (const ThreadProgress& progress : threads) {
+    const auto known = before.find(progress.thread);
+    const bool still =
+        progress.work_due && known != before.end() && known->second.moves == progress.moves;
+    const Instant moved_at = still ? known->second.moved_at : now;
+    seen_[progress.thread] = {progress.moves, moved_at};
+    const absl::Duration time = now - moved_at;
+    if (time >= limit_ && (!longest || time > longest->time)) longest = Stall{progress, time};
   }
-  const absl::Duration still = now - moved_at_;
-  return still < limit_ ? std::nullopt : std::optional(still);
+  return longest;
 }
 
 ProgressWatchdog::ProgressWatchdog(std::string name, absl::Duration limit)
@@ -43,14 +50,13 @@ void ProgressWatchdog::Watch() {
   const MutexLock lock(stop_mutex_);
   while (!stopping_) {
     (void)stop_.WaitUntil(stop_mutex_, std::chrono::steady_clock::now() + pause);
-    const EngineProgress progress = CurrentProgress();
-    const auto still = detector.Look(progress, RealClock().Now());
-    if (!still) continue;
+    const auto stall = detector.Look(CurrentProgress(), RealClock().Now());
+    if (!stall) continue;
     WriteThreadStacks(STDERR_FILENO);
     LogError(
         "{}: no progress for {}, {} (cluster.progress_timeout_seconds); its threads' stacks are "
         "above. Ending, to be started anew.",
-        name_, absl::FormatDuration(*still), progress.Text());
+        name_, absl::FormatDuration(stall->time), stall->progress.Text());
     std::_Exit(kExitInternal);
   }
 }

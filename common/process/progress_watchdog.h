@@ -1,8 +1,10 @@
-// Ends a worker whose engine stands still although there is work.
+// Ends a worker of which a thread stands still although there is work.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <absl/base/thread_annotations.h>
 #include <absl/time/time.h>
@@ -14,21 +16,32 @@
 
 namespace tandem {
 
-// Decides when an engine stands still: a pure state machine. Not thread-safe.
+// A thread that has work and has not moved.
+struct Stall {
+  ThreadProgress progress;
+  absl::Duration time;
+};
+
+// Decides when a thread stands still: a pure state machine. Not thread-safe.
 class StallDetector {
  public:
   explicit StallDetector(absl::Duration limit) : limit_(limit) {}
 
-  // How long `progress` has not moved while work was due, once that is `limit` or more.
-  std::optional<absl::Duration> Look(const EngineProgress& progress, Instant now);
+  // The thread that has not moved for the longest time while work was due, once that is `limit` or
+  // more.
+  std::optional<Stall> Look(const std::vector<ThreadProgress>& threads, Instant now);
 
  private:
+  struct Seen {
+    int64_t moves = 0;
+    Instant moved_at;
+  };
+
   const absl::Duration limit_;
-  int64_t steps_ = -1;
-  Instant moved_at_;
+  std::map<int64_t, Seen> seen_;  // by thread
 };
 
-// While one exists, a thread looks at CurrentProgress(). If work was due and nothing moved for
+// While one exists, a thread looks at CurrentProgress(). If a thread had work and did not move for
 // `limit` (cluster.progress_timeout_seconds), it writes the stack of every thread to stderr, says
 // what stood still where, and ends the process with kExitInternal, so that whoever started it
 // starts it anew: an engine that is stuck cannot be asked to end.

@@ -19,9 +19,10 @@ class ServiceNotifier {
   explicit ServiceNotifier(Clock& clock = RealClock());
 
   void Ready() { Send("READY=1"); }
-  void Stopping() { Send("STOPPING=1"); }
-  // Call it often: sends a sign of life when a third of the watchdog's time has passed.
+  // Call it often: sends a sign of life when interval() has passed since the last one.
   void KeepAlive();
+  // A third of the watchdog's time; InfiniteDuration: there is no watchdog.
+  absl::Duration interval() const { return interval_; }
 
  private:
   void Send(const std::string& message) const;

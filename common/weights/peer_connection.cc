@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -45,6 +46,7 @@ absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t generation,
                                                     WeightTransport& transport,
                                                     Ledger* ledger) {
   const Instant deadline = RealClock().Now() + timeout;
+  const OutsideWait wait;
   while (true) {
     auto connection = AcceptLocal(fd_.get(), deadline);
     if (!connection.ok()) {

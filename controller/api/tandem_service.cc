@@ -375,8 +375,9 @@ grpc::Status TandemService::Evaluate(grpc::ServerContext* context,
   const auto evaluate = [&]() -> absl::Status {
     evaluation.step = parts_.position.finished_steps;
     evaluation.version = parts_.position.version;
-    TANDEM_ASSIGN_OR_RETURN(const EvaluationRecord record,
-                            tandem::Evaluate(parts_.run, evaluation));
+    const absl::StatusOr<EvaluationRecord> evaluated = tandem::Evaluate(parts_.run, evaluation);
+    parts_.progress.EndPhase();
+    TANDEM_ASSIGN_OR_RETURN(const EvaluationRecord record, evaluated);
     for (const auto& [name, value] : record.metrics) (*response->mutable_metrics())[name] = value;
     response->set_prompts(record.prompts);
     response->set_version(record.version);

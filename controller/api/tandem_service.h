@@ -24,7 +24,7 @@ struct TandemServiceParts {
   const StepContext& run;
   const TrainOptions& options;
   const WorkerRegistry& registry;
-  const ProgressRelay& progress;
+  ProgressRelay& progress;
   std::string run_id;
   std::string memory_plan;  // JSON; empty: no plan yet
 };

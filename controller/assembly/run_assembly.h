@@ -38,6 +38,8 @@ class Assembly {
   // Valid after Run: the stage in which it failed. kInputs: a model or checkpoint could not be
   // loaded.
   virtual FailedAt failed_at() const = 0;
+  // Valid after Run: whether a training run has made all its steps.
+  virtual bool completed() const { return false; }
   // Ends the run soon; a training run saves a checkpoint of the finished steps first. May be called
   // by any thread, and before Run.
   virtual void StopNow() = 0;

@@ -27,8 +27,9 @@
 #include "controller/assembly/run_plan.h"
 #include "controller/plan/memory_plan.h"
 #include "controller/plan/plan_input.h"
-#include "controller/run/hang_detector.h"
+#include "controller/run/loop_watch.h"
 #include "controller/store/disk/waiting_run_store.h"
+#include "controller/workers/hang_detector.h"
 #include "controller/workers/rollout_client.h"
 #include "controller/workers/trainer_client.h"
 #include "tandem/v1/config.pb.h"
@@ -196,10 +197,8 @@ absl::Status RunCore::Serve(const StepContext& context,
                      .run_id = run_id_,
                      .memory_plan = memory_plan_});
   // A worker is lost after one heartbeat timeout, and killed after two.
-  TANDEM_ASSIGN_OR_RETURN(const std::string boot_id, ReadBootId());
   HangDetector hangs(
       {.run_dir = options_.run_dir,
-       .boot_id = boot_id,
        .no_heartbeat_for = 2 * absl::Seconds(config_->cluster().heartbeat_timeout_seconds())},
       registry_, RealClock());
   // Nothing after the server's start returns early: API calls may wait for the end of the run, and
@@ -212,11 +211,12 @@ absl::Status RunCore::Serve(const StepContext& context,
   std::atomic<bool> over = false;
   ServiceNotifier notifier;
   notifier.Ready();
+  LoopWatch loop(notifier, RealClock());
   NamedThread watch("loss-watch", [&] {
     while (!over) {
       pool_.CancelCallsToLost();
       hangs.Poll();
-      notifier.KeepAlive();
+      loop.Poll();
       RealClock().Sleep(absl::Milliseconds(200));
     }
   });

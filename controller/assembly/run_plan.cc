@@ -1,11 +1,10 @@
 #include "controller/assembly/run_plan.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <limits>
 
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/formats/free_space.h"
 #include "common/lora/lora_spec.h"
 #include "controller/plan/plan_advice.h"
 #include "controller/plan/plan_input.h"
@@ -21,7 +20,7 @@ absl::StatusOr<MemoryPlan> PlanRun(const ModelSpec& spec,
                                    ProgressSink& progress) {
   MemoryPlan plan = PlanMemory(spec, MakeMemoryPlanInput(spec, config, device_bytes));
   TANDEM_RETURN_IF_ERROR(
-      CheckOffloadSpace(plan, config.cluster().trainers(), run_dir, FreeDiskBytes(run_dir)));
+      CheckOffloadSpace(plan, config.cluster().trainers(), run_dir, FreeBytesIn(run_dir)));
   LogInfo("{}", MemoryPlanText(plan));
   if (config.model().lora().rank() > 0) {
     TANDEM_ASSIGN_OR_RETURN(const LoraSpec lora, MakeLoraSpec(spec, LoraOptionsOf(config)));
@@ -71,22 +70,14 @@ int64_t OffloadedBytes(const MemoryPlan& plan) {
 absl::Status CheckOffloadSpace(const MemoryPlan& plan,
                                int64_t pairs,
                                const std::string& directory,
-                               int64_t free_bytes) {
+                               std::optional<int64_t> free_bytes) {
   const int64_t bytes = pairs * OffloadedBytes(plan);
-  if (bytes <= free_bytes) return absl::OkStatus();
+  if (!free_bytes || bytes <= *free_bytes) return absl::OkStatus();
   return MakeStatus(absl::StatusCode::kResourceExhausted,
                     "offloaded memory of {} trainers takes {} bytes ({} MiB) of files in {}, where "
                     "{} bytes ({} MiB) are free: make room there, choose another cluster.run_dir, "
                     "or offload less",
-                    pairs, bytes, bytes >> 20, directory, free_bytes, free_bytes >> 20);
-}
-
-int64_t FreeDiskBytes(const std::string& directory) {
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(directory, error);
-  constexpr auto kUnknown = std::numeric_limits<int64_t>::max();
-  if (error || space.available > static_cast<std::uintmax_t>(kUnknown)) return kUnknown;
-  return static_cast<int64_t>(space.available);
+                    pairs, bytes, bytes >> 20, directory, *free_bytes, *free_bytes >> 20);
 }
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include <absl/status/status.h>
@@ -36,15 +37,12 @@ absl::StatusOr<int64_t> AwaitGpuBytes(WorkerPool& pool,
 // The size in bytes of the files that offloaded memory of one pair needs.
 int64_t OffloadedBytes(const MemoryPlan& plan);
 
-// ResourceExhausted: the files of `pairs` pairs do not fit into the `free_bytes` of `directory`;
-// the message has both numbers. Checked in advance because a trainer creates some of its files only
-// at the end of its first step.
+// ResourceExhausted: the files of `pairs` pairs do not fit into the `free_bytes` of `directory`
+// (nullopt: unknown); the message has both numbers. Checked in advance because a trainer creates
+// some of its files only at the end of its first step.
 absl::Status CheckOffloadSpace(const MemoryPlan& plan,
                                int64_t pairs,
                                const std::string& directory,
-                               int64_t free_bytes);
-
-// The bytes that an unprivileged process can still write to the disk; no limit if they are unknown.
-int64_t FreeDiskBytes(const std::string& directory);
+                               std::optional<int64_t> free_bytes);
 
 }  // namespace tandem

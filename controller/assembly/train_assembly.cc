@@ -60,6 +60,7 @@ class TrainAssembly final : public Assembly {
   const ResumePoint start_;
   const std::string launch_id_;
   FailedAt failed_at_ = FailedAt::kRun;
+  bool completed_ = false;
 };
 
 std::unique_ptr<GenerationMode> TrainAssembly::MakeGeneration(const StepContext& context) {
@@ -108,9 +109,9 @@ absl::Status TrainAssembly::TrainAndRecord(TrainLoop& loop, const StepContext& c
     return recorder.Record();
   });
   if (loop.failed_loading()) failed_at_ = FailedAt::kInputs;
-  const bool completed = status.ok() && loop.complete();
+  completed_ = status.ok() && loop.complete();
   // Before the report: a run that has made everything but its report is finished.
-  if (completed) {
+  if (completed_) {
     status = context.disk.Until(
         {.what = "the mark of a finished run", .folder = context.checkpoints.dir()},
         [&] { return context.checkpoints.MarkFinished(loop.position().finished_steps); });
@@ -118,7 +119,7 @@ absl::Status TrainAssembly::TrainAndRecord(TrainLoop& loop, const StepContext& c
   core_->control().OnEnded(status);
   const WorkerRegistry& registry = core_->registry();
   recorder.End(status,
-               {.completed = completed && status.ok(),
+               {.completed = completed_ && status.ok(),
                 .steps = loop.position().finished_steps,
                 .total_steps = loop.total_steps(),
                 .restarts = context.budget.spent(),

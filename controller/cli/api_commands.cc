@@ -174,13 +174,21 @@ absl::Status ApiCommands::ShowStatus() {
   TANDEM_ASSIGN_OR_RETURN(
       const auto reply, Call(&v1::TandemService::Stub::GetStatus, v1::GetStatusRequest(), kShort));
   std::string newest;
+  // Until a run has started, its newest step is not known.
+  if (!json_ && reply.state() != "starting") {
+    v1::ListStepsRequest request;
+    request.set_first_step(reply.step() + 1);
+    request.set_undone(true);
+    const auto undone = Call(&v1::TandemService::Stub::ListSteps, request, kShort);
+    if (undone.ok()) newest += NotMadeAgainText(reply, *undone);
+  }
   if (!json_ && reply.step() > 0) {
     v1::ListStepsRequest request;
     request.set_first_step(reply.step());
     request.set_last_step(reply.step());
     // Failure is ignored: the status is complete without this line.
     const auto steps = Call(&v1::TandemService::Stub::ListSteps, request, kShort);
-    if (steps.ok()) newest = NewestStepText(*steps);
+    if (steps.ok()) newest += NewestStepText(*steps);
   }
   Print(reply, StatusTable(reply) + newest);
   return absl::OkStatus();
@@ -201,11 +209,7 @@ absl::Status ApiCommands::Steps(int64_t first, int64_t last, bool undone) {
   }
   v1::ListStepsResponse all;
   for (auto page = pages.rbegin(); page != pages.rend(); ++page) all.MergeFrom(*page);
-  if (undone && all.steps_size() == 0) {
-    Print(all, "no step was undone\n");
-  } else {
-    Print(all, StepsTable(all));
-  }
+  Print(all, StepsText(all, undone));
   return absl::OkStatus();
 }
 

@@ -19,6 +19,7 @@
 #include "controller/cli/lora_command.h"
 #include "controller/cli/memory_command.h"
 #include "controller/cli/report_command.h"
+#include "controller/cli/steps_command.h"
 
 namespace tandem {
 namespace {
@@ -41,8 +42,9 @@ std::string IsStep(const std::string& text) {
 
 // The options of all commands; they must outlive parsing.
 struct Options {
-  int64_t first_step = 1, last_step = 0, steps = 0;
-  bool no_wait = false, undone = false;
+  int64_t steps = 0;
+  bool no_wait = false;
+  StepsOptions listed;
   SamplesOptions samples;
   GenerateOptions generate;
   ParityCommandOptions parity;
@@ -162,16 +164,7 @@ class CommandLine {
   void AddReading() {
     Api(&app_, "status", "phase, step, weight version and workers",
         [](ApiCommands& api) { return api.ShowStatus(); });
-    CLI::App* steps = Api(&app_, "steps", "metrics of finished steps", [this](ApiCommands& api) {
-      return api.Steps(o_.first_step, o_.last_step, o_.undone);
-    });
-    steps->add_option("--first", o_.first_step, "first step")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
-    steps->add_option("--last", o_.last_step, "last step; 0: the newest")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
-    steps->add_flag("--undone", o_.undone, "steps that recoveries have undone and repeated");
+    AddSteps();
     CLI::App* samples = Api(&app_, "samples", "prompts, responses and rewards of a step",
                             [this](ApiCommands& api) { return api.Samples(o_.samples); });
     samples->add_option("--step", o_.samples.step, "step; 0: the newest")
@@ -193,6 +186,27 @@ class CommandLine {
     AddReport();
   }
 
+  void AddSteps() {
+    CLI::App* steps = app_.add_subcommand("steps", "metrics of finished steps");
+    steps->callback([this] { action_ = [this] { return ShowSteps(); }; });
+    steps->add_option("--first", o_.listed.first_step, "first step")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    steps->add_option("--last", o_.listed.last_step, "last step; 0: the newest")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    steps->add_flag("--undone", o_.listed.undone, "steps that recoveries have undone");
+  }
+
+  absl::Status ShowSteps() {
+    o_.listed.json = globals_.json;
+    return FromControllerOrFiles(
+        [this](ApiCommands& api) {
+          return api.Steps(o_.listed.first_step, o_.listed.last_step, o_.listed.undone);
+        },
+        [this] { return StepsOfRun(globals_.run_dir, o_.listed, std::cout); });
+  }
+
   void AddReport() {
     CLI::App* report = Local(&app_, "report", "write the report of the run in --run-dir", [this] {
       o_.report.run_dir = globals_.run_dir;
@@ -212,21 +226,28 @@ class CommandLine {
   }
 
   // Calls a running controller, or reads the files of --run-dir if no controller runs there.
-  absl::Status ShowMemory() {
-    o_.memory.json = globals_.json;
+  absl::Status FromControllerOrFiles(const ApiAction& call, const Action& read) {
     const auto address = FindController(globals_.address, globals_.run_dir, globals_.runs_root);
     if (address.ok()) {
       found_ = true;
       auto api = Connect(*address);
-      const absl::Status shown = api.ok() ? api->Memory(o_.memory) : api.status();
+      const absl::Status shown = api.ok() ? call(*api) : api.status();
       if (!absl::IsUnavailable(shown) || globals_.run_dir.empty()) return shown;
     } else if (globals_.run_dir.empty()) {
       return address.status();
     }
     found_ = true;
-    const auto memory = MemoryOfRun(globals_.run_dir, o_.memory.step);
-    if (!memory.ok()) return memory.status();
-    return PrintMemory(*memory, o_.memory, std::cout);
+    return read();
+  }
+
+  absl::Status ShowMemory() {
+    o_.memory.json = globals_.json;
+    return FromControllerOrFiles(
+        [this](ApiCommands& api) { return api.Memory(o_.memory); },
+        [this]() -> absl::Status {
+          TANDEM_ASSIGN_OR_RETURN(const auto memory, MemoryOfRun(globals_.run_dir, o_.memory.step));
+          return PrintMemory(memory, o_.memory, std::cout);
+        });
   }
 
   // Must be called after the command's own positional arguments were added.

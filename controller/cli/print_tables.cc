@@ -144,6 +144,24 @@ std::string NewestStepText(const v1::ListStepsResponse& steps) {
   return fmt::format("partial rollout in step {}: {}\n", records.back().step, partial);
 }
 
+std::string NotMadeAgainText(const v1::GetStatusResponse& status,
+                             const v1::ListStepsResponse& undone) {
+  int64_t last = 0;
+  for (const v1::StepRecord& step : undone.steps()) last = std::max(last, step.step());
+  const int64_t first = status.step() + 1;
+  if (last < first) return "";
+  const bool waits = status.state() == "paused";
+  return fmt::format(
+      "undone: {} lost in a recovery, as no checkpoint had {}, and {} not made again yet "
+      "(tandemctl steps --undone){}\n",
+      first == last ? fmt::format("step {} was", first)
+                    : fmt::format("steps {} to {} were", first, last),
+      first == last ? "it" : "them", first == last ? "is" : "are",
+      waits ? fmt::format("; tandemctl run {} makes {} again", last - status.step(),
+                          first == last ? "it" : "them")
+            : "");
+}
+
 namespace {
 
 std::string UndoneTable(const v1::ListStepsResponse& steps) {
@@ -189,6 +207,10 @@ std::string StepsTable(const v1::ListStepsResponse& steps) {
   }
   const std::string tail = TailText(records, 0);
   return text + (tail.empty() ? "" : tail + "\n");
+}
+
+std::string StepsText(const v1::ListStepsResponse& steps, bool undone) {
+  return undone && steps.steps_size() == 0 ? "no step was undone\n" : StepsTable(steps);
 }
 
 std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width) {

@@ -14,9 +14,15 @@ std::string StatusTable(const v1::GetStatusResponse& status);
 std::string PauseText(const v1::GetStatusResponse& status);
 // A line about partial rollout in the newest of `steps`; empty without it.
 std::string NewestStepText(const v1::ListStepsResponse& steps);
+// What recoveries have undone and nobody has made again: `undone` are the undone steps after the
+// newest finished one. Empty: nothing.
+std::string NotMadeAgainText(const v1::GetStatusResponse& status,
+                             const v1::ListStepsResponse& undone);
 // Adds a table about partial rollout or, without it, a line about the savings that a cap would
 // bring. Steps that were undone (ListStepsRequest.undone) get a table of their own.
 std::string StepsTable(const v1::ListStepsResponse& steps);
+// The table, or a line where there are no undone steps.
+std::string StepsText(const v1::ListStepsResponse& steps, bool undone);
 // Shortens prompts and responses to `width` characters, unless it is 0. Control characters are
 // escaped, so that none reach the terminal.
 std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width);

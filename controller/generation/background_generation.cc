@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -19,16 +20,19 @@ BackgroundGeneration::BackgroundGeneration(BackgroundGenerationParts parts,
 
 BackgroundGeneration::~BackgroundGeneration() {
   stop_ = true;
+  const OutsideWait wait;
   thread_.Join();
 }
 
 absl::Status BackgroundGeneration::End() {
   stop_ = true;
+  const OutsideWait wait;
   thread_.Join();
   return absl::IsCancelled(status_) ? absl::OkStatus() : status_;
 }
 
 absl::Status BackgroundGeneration::Run() {
+  const WorkStep step("generation in the background");
   while (true) {
     const int64_t round = next_round();
     const bool again = parts_.runner.Journaled(step_, round, version_);

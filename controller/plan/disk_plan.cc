@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "common/base/status.h"
+#include "common/formats/free_space.h"
 #include "common/lora/lora_spec.h"
 #include "tandem/v1/config.pb.h"
 
@@ -140,14 +141,10 @@ absl::StatusOr<DiskPlan> PlanDisk(const ModelSpec& spec,
 
 DiskSpace DiskSpaceOf(const std::string& folder) {
   const std::string existing = ExistingFolder(folder);
-  DiskSpace space{.free_bytes = std::numeric_limits<int64_t>::max()};
+  DiskSpace space{.free_bytes =
+                      FreeBytesIn(existing).value_or(std::numeric_limits<int64_t>::max())};
   struct stat status {};
   if (stat(existing.c_str(), &status) == 0) space.device = status.st_dev;
-  std::error_code error;
-  const std::filesystem::space_info info = std::filesystem::space(existing, error);
-  if (!error && info.available < static_cast<std::uintmax_t>(space.free_bytes)) {
-    space.free_bytes = static_cast<int64_t>(info.available);
-  }
   return space;
 }
 

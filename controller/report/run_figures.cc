@@ -142,6 +142,7 @@ void RunFigures::Add(const StepRecord& step) {
 
 void RunFigures::AddUndone(const StepRecord& step) {
   ++undone_steps;
+  last_undone = std::max(last_undone, step.step);
   if (undone.size() == kMostNoted) return;
   undone.push_back(
       {.step = step.step, .undone_by = step.undone_by, .reward = MetricOf(step, kRewardMean)});

@@ -121,6 +121,7 @@ class RunFigures {
   int64_t resent_rollouts = 0;
   std::vector<NotedStep> resent;  // the first kMostNoted
   int64_t undone_steps = 0;
+  int64_t last_undone = 0;                    // beyond last_step: not made again
   std::vector<NotedStep> undone;              // the first kMostNoted
   std::vector<EvaluationRecord> evaluations;  // the first and the last
   ThinnedCurve held_out;                      // reward of the evaluations

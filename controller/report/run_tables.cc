@@ -135,10 +135,13 @@ std::string UndoneText(const RunFigures& figures) {
     which.push_back(fmt::format("{} by generation {}", step.step, step.undone_by));
   }
   const int64_t more = figures.undone_steps - std::ssize(figures.undone);
+  const bool all_again = figures.last_undone <= figures.last_step;
   return fmt::format(
-      "{} undone by recoveries and made again (tandemctl steps --undone): step {}{}",
+      "{} undone by recoveries{} (tandemctl steps --undone): step {}{}{}",
       figures.undone_steps == 1 ? "1 step was" : fmt::format("{} steps were", figures.undone_steps),
-      fmt::join(which, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+      all_again ? " and made again" : "", fmt::join(which, ", "),
+      more > 0 ? fmt::format(" and {} more", more) : "",
+      all_again ? "" : fmt::format("; those after step {} were not made again", figures.last_step));
 }
 
 namespace {

@@ -29,8 +29,8 @@ std::string EvaluationText(const std::vector<EvaluationRecord>& evaluations, dou
 // there were none.
 std::string ResentText(const RunFigures& figures);
 
-// "2 steps were undone by recoveries and made again: 3 and 4 (generation 5)"; empty if there were
-// none.
+// "2 steps were undone by recoveries and made again: 3 and 4 (generation 5)", or what of them was
+// not made again; empty if there were none.
 std::string UndoneText(const RunFigures& figures);
 
 // The metric of a record; NaN if it is missing.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "controller/reward/check_reward.h"
 #include "controller/reward/overlong.h"
@@ -40,6 +41,7 @@ class LocalReward final : public RewardFunction {
   absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) override {
     std::vector<RewardScore> scores;
     for (const RewardItem& item : items) {
+      NoteProgress();
       TANDEM_ASSIGN_OR_RETURN(const Scorer* scorer, FindScorer(item.data_source));
       scores.push_back((*scorer)(item));
     }
@@ -93,6 +95,7 @@ class CompositeReward final : public RewardFunction {
   absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) override {
     TANDEM_ASSIGN_OR_RETURN(std::vector<RewardScore> scores, function_->Score(items));
     for (size_t i = 0; i < std::min(items.size(), scores.size()); ++i) {
+      NoteProgress();
       Complete(items[i], scores[i]);
     }
     return scores;

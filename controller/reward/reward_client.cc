@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "common/base/local_address.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/net/call_deadline.h"
 #include "common/net/channel.h"
@@ -62,6 +63,7 @@ class RemoteReward final : public RewardFunction {
 
  private:
   absl::StatusOr<v1::ScoreResponse> CallWithRetry(const v1::ScoreRequest& request) {
+    const OutsideWait wait;
     absl::Duration backoff = options_.backoff;
     for (int64_t attempt = 0;; ++attempt) {
       absl::StatusOr<v1::ScoreResponse> reply = CallOnce(request);

@@ -14,6 +14,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "controller/rollouts/sample_check.h"
 
@@ -115,6 +116,7 @@ class Inbox {
   }
   // nullopt: no event arrived within 100 ms.
   std::optional<Event> Pop() {
+    NoteProgress();  // a replica that does not answer is watched by its calls
     const MutexLock lock(events_mutex_);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
     while (events_.empty() && arrived_.WaitUntil(events_mutex_, deadline)) {

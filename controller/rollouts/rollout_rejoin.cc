@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "controller/workers/trainer_calls.h"
 
@@ -24,6 +25,7 @@ RolloutRejoin::RolloutRejoin(WorkerPool& pool,
 
 RolloutRejoin::~RolloutRejoin() {
   stop_ = true;
+  const OutsideWait wait;
   if (thread_ != nullptr) thread_->Join();
 }
 
@@ -60,6 +62,7 @@ void RolloutRejoin::Start() {
   weights_.Forget(ranks);
   done_ = false;
   thread_ = std::make_unique<NamedThread>("rollout-rejoin", [this] {
+    const WorkStep step("rejoin of rollouts");
     synced_ = Sync();
     done_ = true;
   });
@@ -89,7 +92,10 @@ void RolloutRejoin::ClaimSyncedLosses() {
 }
 
 void RolloutRejoin::Finish() {
-  thread_->Join();
+  {
+    const OutsideWait wait;  // that thread is watched itself
+    thread_->Join();
+  }
   thread_.reset();
   if (!checked_.empty()) progress_.OnMessage(std::exchange(checked_, ""));
   if (synced_.ok()) {

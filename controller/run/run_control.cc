@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/base/progress.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -191,6 +192,7 @@ RunControl::Next RunControl::WaitForNext() {
   while (true) {
     std::shared_ptr<Job> job;
     if (const std::optional<Next> next = WaitForNextOrJob(&jobs_left, &job)) return *next;
+    NoteActivity("a user's call");
     job->done.set_value(job->run());
   }
 }
@@ -209,6 +211,7 @@ std::optional<RunControl::Next> RunControl::WaitForNextOrJob(int64_t* jobs_left,
     }
     if (finished_steps_ >= total_steps_ && mode_ == StartMode::kTrain) return Next::kEnd;
     if (step_waits) return Next::kStep;
+    const OutsideWait for_a_user;
     changed_.Wait(state_mutex_);
   }
 }

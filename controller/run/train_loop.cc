@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/disk_refusal.h"
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "controller/step/advantages.h"
 #include "controller/step/correction.h"
@@ -65,6 +66,7 @@ absl::Status TrainLoop::Run(const std::string& checkpoint,
 }
 
 absl::Status TrainLoop::Train() {
+  const WorkStep watched("train loop");  // by LoopWatch
   while (validation_.Due() || control_.WaitForNext() == RunControl::Next::kStep) {
     const RunPosition before = position_;
     absl::Status status;

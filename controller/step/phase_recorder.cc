@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/progress.h"
 #include "common/process/fault_injection.h"
 
 namespace tandem {
@@ -63,12 +64,13 @@ int64_t PairPeak(const PhaseTime& phase) {
 
 }  // namespace
 
-void PhaseRecorder::Begin(const std::string& phase) {
+void PhaseRecorder::Begin(const char* phase) {
   End();
   current_ = phase;
   current_start_ = clock_.Now();
   progress_.OnPhase(step_, phase);
-  FaultPoint(phase.c_str());
+  NoteActivity(phase);
+  FaultPoint(phase);
 }
 
 void PhaseRecorder::Report(const WorkerKey& key, const PhaseReport& report) {

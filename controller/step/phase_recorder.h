@@ -23,8 +23,8 @@ class PhaseRecorder {
   PhaseRecorder(int64_t step, WorkerPool& pool, ProgressSink& progress, Clock& clock)
       : step_(step), pool_(pool), progress_(progress), clock_(clock), started_(clock.Now()) {}
 
-  // Ends the running phase, if there is one.
-  void Begin(const std::string& phase);
+  // Ends the running phase, if there is one. `phase`: a string literal, also for NoteActivity.
+  void Begin(const char* phase);
   // Adds a worker's report of the running phase. For workers without a report, End uses their last
   // known ledgers.
   void Report(const WorkerKey& key, const PhaseReport& report);

@@ -56,7 +56,7 @@ class ProgressSink {
 };
 
 // Passes the run's events to every sink, and remembers the current phase. The sinks must outlive
-// the relay. phase() is thread-safe.
+// the relay. phase() and EndPhase() are thread-safe.
 class ProgressRelay final : public ProgressSink {
  public:
   explicit ProgressRelay(std::vector<ProgressSink*> sinks) : sinks_(std::move(sinks)) {}
@@ -65,6 +65,8 @@ class ProgressRelay final : public ProgressSink {
     const MutexLock lock(phase_mutex_);
     return phase_;
   }
+  // The phase of a user's call is over, of which no other event tells.
+  void EndPhase() { SetPhase(""); }
 
   void OnRunStart(const RunInfo& info) override {
     for (ProgressSink* sink : sinks_) sink->OnRunStart(info);

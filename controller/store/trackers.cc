@@ -1,5 +1,6 @@
 #include "controller/store/trackers.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -115,6 +116,18 @@ class AddedLines {
     buffer_ += line + '\n';
     if (buffer_.size() >= kWriteAt) WriteOut();
   }
+  // The first `bytes` of the file `path`.
+  void AddFirst(const std::string& path, int64_t bytes) {
+    std::ifstream file(path, std::ios::binary);
+    std::string part(kWriteAt, '\0');
+    for (int64_t left = bytes; left > 0 && error_ == 0;) {
+      const int64_t some = std::min(left, std::ssize(part));
+      if (!file.read(part.data(), some)) error_ = EIO;
+      buffer_.append(part, 0, static_cast<size_t>(some));
+      WriteOut();
+      left -= some;
+    }
+  }
   // So that even after a power failure the file has them. The first failure's errno; 0: none.
   int Sync() {
     WriteOut();
@@ -142,43 +155,44 @@ class AddedLines {
   bool kept_ = false;
 };
 
-// Whether a line of the file must go, or has no line break at its end.
-absl::StatusOr<bool> HasLinesToMove(const std::string& path, int64_t step) {
-  bool found = false;
-  const int error = ForEachLine(path, [&](const std::string& line, bool ends) {
-    found = found || !ends || FateOf(line, step) != LineFate::kStays;
-  });
-  if (error != 0) return RunFileError(path, "reading", error);
-  return found;
-}
-
 // Replaces the file by one without its lines of steps after `step`, which are then at the end of
-// `undone_path`, a file that is made for the first such line.
-absl::Status MoveUndoneLines(const std::string& path,
-                             int64_t step,
-                             const std::string& undone_path) {
+// `undone_path`, a file that is made for the first such line. A file without such lines stays as it
+// is. Returns whether it was replaced.
+absl::StatusOr<bool> MoveUndoneLines(const std::string& path,
+                                     int64_t step,
+                                     const std::string& undone_path) {
   const std::string kept_path = path + ".kept";
   unlink(kept_path.c_str());  // of a process that was killed
-  AddedLines kept(kept_path);
-  std::optional<AddedLines> undone;
-  const int error = ForEachLine(path, [&](const std::string& line, bool) {
+  std::optional<AddedLines> kept, undone;
+  int64_t same_bytes = 0;  // of the lines before the first one that changes
+  const int error = ForEachLine(path, [&](const std::string& line, bool ends) {
     const LineFate fate = FateOf(line, step);
+    // A last line without its line break gets one.
+    if (!kept && ends && fate == LineFate::kStays) {
+      same_bytes += std::ssize(line) + 1;
+      return;
+    }
+    if (!kept) {
+      kept.emplace(kept_path);
+      kept->AddFirst(path, same_bytes);
+    }
     if (fate == LineFate::kTorn) return;
     if (fate == LineFate::kUndone && !undone) undone.emplace(undone_path);
-    (fate == LineFate::kStays ? kept : *undone).Add(line);
+    (fate == LineFate::kStays ? *kept : *undone).Add(line);
   });
   if (error != 0) return RunFileError(path, "reading", error);
+  if (!kept) return false;
   // Only once all lines are safe in one of two other files does the file change.
-  for (AddedLines* lines : {&kept, undone ? &*undone : nullptr}) {
+  for (AddedLines* lines : {&*kept, undone ? &*undone : nullptr}) {
     const int failed = lines == nullptr ? 0 : lines->Sync();
     if (failed != 0) return RunFileError(lines->path(), "writing", failed);
   }
   if (std::rename(kept_path.c_str(), path.c_str()) != 0) {
     return RunFileError(path, "replacing", errno);
   }
-  kept.Keep();
+  kept->Keep();
   if (undone) undone->Keep();
-  return absl::OkStatus();
+  return true;
 }
 
 }  // namespace
@@ -186,10 +200,8 @@ absl::Status MoveUndoneLines(const std::string& path,
 absl::Status JsonlTracker::Rewind(int64_t step) {
   const MutexLock lock(file_mutex_);
   TANDEM_RETURN_IF_ERROR(file_.Flush());
-  TANDEM_ASSIGN_OR_RETURN(const bool has_undone, HasLinesToMove(path_, step));
-  if (!has_undone) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(MoveUndoneLines(path_, step, UndonePath(path_)));
-  file_.Close();
+  TANDEM_ASSIGN_OR_RETURN(const bool replaced, MoveUndoneLines(path_, step, UndonePath(path_)));
+  if (replaced) file_.Close();
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "common/base/mutex.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "controller/workers/trainer_calls.h"
 
@@ -67,6 +68,7 @@ std::vector<RolloutAnswer> CallRollouts(WorkerPool& pool,
   for (size_t i = 0; i < ranks.size(); ++i) threads.emplace_back(ask, i);
   const MutexLock lock(answers_mutex);
   while (running > 0) {
+    NoteProgress();  // the calls have limits of their own
     (void)changed.WaitUntil(answers_mutex, std::chrono::steady_clock::now() + kInterruptPoll);
     if (running == 0 || !interrupted || !interrupted()) continue;
     for (const RolloutAnswer& answer : answers) {

@@ -14,6 +14,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/base/mutex.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "controller/workers/sync_routes.h"
 #include "controller/workers/worker_pool.h"
@@ -129,6 +130,7 @@ absl::StatusOr<std::vector<Result>> CallAllTrainers(WorkerPool& pool,
     using std::chrono::steady_clock;
     const MutexLock lock(results_mutex);
     while (running > 0 && failure.ok()) {
+      NoteProgress();  // the calls have limits of their own
       (void)changed.WaitUntil(results_mutex, steady_clock::now() + kInterruptPoll);
       if (running == 0 || !failure.ok()) break;
       if (options.interrupted && options.interrupted())
@@ -140,6 +142,7 @@ absl::StatusOr<std::vector<Result>> CallAllTrainers(WorkerPool& pool,
     }
     // A thread may not have started its call yet, so cancel repeatedly until all have returned.
     while (running > 0) {
+      NoteProgress();
       for (const auto& client : clients) client->CancelAll();
       (void)changed.WaitUntil(results_mutex, steady_clock::now() + kInterruptPoll);
     }

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -54,6 +55,7 @@ absl::Status WorkerPool::WaitUntilComplete(absl::Duration timeout,
       status.SetPayload(kWorkerDidNotReturnUrl, absl::Cord("1"));
       return status;
     }
+    NoteProgress();
     clock_.Sleep(absl::Milliseconds(20));
     missing = registry_.Missing();
   }

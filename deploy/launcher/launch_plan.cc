@@ -1,6 +1,7 @@
 #include "deploy/launcher/launch_plan.h"
 
 #include <filesystem>
+#include <fstream>
 
 #include <fmt/format.h>
 
@@ -30,6 +31,22 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
           .tls_ca = config.cluster().tls().ca()};
 }
 
+namespace {
+
+bool IsFinished(const LaunchPlan& plan) {
+  std::error_code error;
+  return std::filesystem::exists(plan.checkpoint_dir + "/finished", error);
+}
+
+}  // namespace
+
+bool FinishedByThisLaunch(const LaunchPlan& plan) {
+  if (plan.resume_mode.empty() || plan.launch_id.empty()) return false;
+  std::string owner;
+  std::ifstream(plan.run_dir + "/launch") >> owner;
+  return owner == plan.launch_id && IsFinished(plan);
+}
+
 std::string ResumeHint(const LaunchPlan& plan) {
   if (plan.resume_mode.empty()) return "";
   const std::string again = "Started again with the same configuration, the run ";
@@ -37,8 +54,7 @@ std::string ResumeHint(const LaunchPlan& plan) {
   if (!std::filesystem::exists(plan.checkpoint_dir + "/latest", error)) {
     return again + "begins from the start: it has no checkpoint yet";
   }
-  if (plan.resume_mode == "auto" &&
-      std::filesystem::exists(plan.checkpoint_dir + "/finished", error)) {
+  if (plan.resume_mode == "auto" && IsFinished(plan)) {
     return again +
            "starts over, as it is finished, and what it made moves aside; a larger "
            "trainer.total_training_steps continues it";

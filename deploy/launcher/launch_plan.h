@@ -36,6 +36,10 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
 // argv of one process.
 std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id);
 
+// Whether this launch's run has made all its steps, as what it wrote says; false where weights are
+// only checked, and before the run has taken over what an earlier launch left.
+bool FinishedByThisLaunch(const LaunchPlan& plan);
+
 // Says from where a run that was stopped would resume; empty where weights are only checked.
 std::string ResumeHint(const LaunchPlan& plan);
 

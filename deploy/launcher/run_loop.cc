@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 
 #include "common/base/clock.h"
+#include "common/process/files/dead_sockets.h"
 #include "common/process/service_notifier.h"
 
 namespace tandem {
@@ -104,11 +105,16 @@ class RunLoop {
     code_ = action.code;
     if (!table_->KillStrays())
       Print("Killed a process that a worker had started and left running.");
+    RemoveDeadSockets(table_->plan().run_dir);
+    // The user stopped what had only waited for more commands.
+    if (WasStopped() && FinishedByThisLaunch(table_->plan())) code_ = kExitDone;
     if (code_ != 0) Print(fmt::format("{}; exit code {}", action.text, code_));
-    if (code_ == 128 + SIGINT || code_ == 128 + SIGTERM) {
+    if (WasStopped()) {
       if (const std::string hint = ResumeHint(table_->plan()); !hint.empty()) Print(hint);
     }
   }
+
+  bool WasStopped() const { return code_ == 128 + SIGINT || code_ == 128 + SIGTERM; }
 
   Supervisor supervisor_;
   ProcessTable* table_;

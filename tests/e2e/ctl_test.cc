@@ -1,4 +1,7 @@
 // tandemctl drives a run that was started paused.
+#include <csignal>
+#include <filesystem>
+
 #include <catch2/catch.hpp>
 
 #include "tests/e2e/recovery.h"
@@ -124,6 +127,49 @@ TEST_CASE("what a user asks wrongly is refused and the run lives on") {
   REQUIRE(finished.code == 1);
   REQUIRE(Has(finished.output, "trainer.total_training_steps"));
   Ok(rig, {"stop"});
+}
+
+TEST_CASE("Ctrl-C of a run that has made all its steps and waits for commands ends it with 0") {
+  ClusterRig rig;
+  TestProcess& launcher = rig.Launch({"--start-paused"});
+  rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
+  Ok(rig, {"run"});
+  Ok(rig, {"evaluate"});
+  REQUIRE(rig.Status()->phase().empty());
+  launcher.Signal(SIGINT);
+  const int code = launcher.Wait();
+  INFO(rig.Log("launcher"));
+  REQUIRE(code == 0);
+  REQUIRE(rig.HasRunFile("checkpoints/finished"));
+  // What the run has left is read without a controller, and no socket is among it.
+  REQUIRE(OkJson(rig, {"steps"}).at("steps").size() == 3);
+  REQUIRE(Has(Ok(rig, {"steps", "--undone"}), "no step was undone"));
+  for (const auto& entry : std::filesystem::directory_iterator(rig.run_dir())) {
+    INFO(entry.path());
+    REQUIRE_FALSE(entry.is_socket());
+  }
+}
+
+TEST_CASE("steps that a killed controller had not saved are named until they are made again") {
+  ClusterRig rig({.config = {{"trainer.save_freq", "-1"}}});
+  TestProcess& launcher = rig.Launch({"--start-paused"});
+  rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
+  Ok(rig, {"run", "2"});
+  for (const std::string& process : rig.Running()) {
+    if (process.find("tandem-controller") != std::string::npos) kill(std::stoi(process), SIGKILL);
+  }
+  rig.WaitForStatus("the controller to come back",
+                    [](const auto& s) { return s.state() == "paused" && s.step() == 0; });
+  REQUIRE(Has(Ok(rig, {"status"}),
+              "undone: steps 1 to 2 were lost in a recovery, as no checkpoint had them"));
+  Ok(rig, {"run", "1"});
+  REQUIRE(Has(Ok(rig, {"status"}), "undone: step 2 was lost"));
+  Ok(rig, {"stop"});
+  REQUIRE(launcher.Wait() == 0);
+  const std::string said = rig.Log("launcher");
+  INFO(said);
+  REQUIRE(Has(said, "2 steps were undone by recoveries (tandemctl steps --undone)"));
+  REQUIRE(Has(said, "those after step 1 were not made again"));
 }
 
 }  // namespace

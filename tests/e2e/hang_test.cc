@@ -61,10 +61,28 @@ TEST_CASE("a trainer whose engine stands still in a layer tells where, ends and 
   RequireStuckEngineReplaced("trainer", "layer", 5);
 }
 
-TEST_CASE("a controller that hangs is killed and replaced, and its workers stay") {
+TEST_CASE("a trainer whose engine stands still in the optimizer tells where and is replaced") {
+  RequireStuckEngineReplaced("trainer", "optimizer.window", 2);
+}
+
+TEST_CASE("a trainer that stands still while it sends weights tells the bucket and is replaced") {
+  RequireStuckEngineReplaced("trainer", "sync.bucket", 2);
+}
+
+TEST_CASE("a rollout that stands still while it takes weights is named, and not its trainer") {
+  RequireStuckEngineReplaced("rollout", "apply bucket", 2);
+}
+
+TEST_CASE("a trainer that stands still while it saves tells so and is replaced") {
+  RequireStuckEngineReplaced("trainer", "save", 1);
+}
+
+// `action` "stop": the process stands still; "hang": its train loop alone, while it goes on
+// answering its workers' heartbeats and its users.
+void RequireControllerReplaced(const std::string& action) {
   ClusterRig rig({.config = {{"cluster.watchdog_seconds", "2"}}});
   rig.SetPairs(2);
-  rig.SetFault("controller", 0, "train", 2, "stop");
+  rig.SetFault("controller", 0, "train", 2, action);
   const int code = rig.Launch().Wait();
   const std::string said = rig.Log("launcher");
   INFO(said << rig.Log("controller"));
@@ -79,6 +97,20 @@ TEST_CASE("a controller that hangs is killed and replaced, and its workers stay"
   const Outcome outcome = OutcomeOf(rig, 3);
   REQUIRE(outcome.metrics == Undisturbed().metrics);
   REQUIRE(outcome.weights == Undisturbed().weights);
+  if (action == "hang") {
+    const std::string log = rig.Log("controller");
+    REQUIRE(log.find("the train loop has stood still for") != std::string::npos);
+    REQUIRE(log.find(", in train;") != std::string::npos);
+    REQUIRE(log.find("\nthread ") != std::string::npos);
+  }
+}
+
+TEST_CASE("a controller that hangs is killed and replaced, and its workers stay") {
+  RequireControllerReplaced("stop");
+}
+
+TEST_CASE("a controller whose train loop alone hangs is killed and replaced as well") {
+  RequireControllerReplaced("hang");
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include <csignal>
 #include <filesystem>
 #include <map>
+#include <set>
+#include <string>
 
 #include <catch2/catch.hpp>
 
@@ -29,6 +31,23 @@ std::map<std::string, std::string> MadeByRun(const std::string& folder) {
     }
   }
   return made;
+}
+
+// The names in a run directory that are no run's records: each start writes them anew, or needs
+// them.
+const std::set<std::string> kOfNoRun = {"checkpoints",  // whose contents move
+                                        "controller.lock", "generation",    "input_digests.json",
+                                        "launch",          "launcher.lock", "logs",
+                                        "partial_pool",  // restored from checkpoint and journal
+                                        "pids.json",       "token"};
+
+std::set<std::string> RecordNames(const std::string& run_dir) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(run_dir)) {
+    const std::string name = entry.path().filename();
+    if (!kOfNoRun.contains(name)) names.insert(name);
+  }
+  return names;
 }
 
 TEST_CASE("a finished run that is started again in vain is left as it was, byte for byte") {
@@ -77,6 +96,7 @@ TEST_CASE("so is one with partial rollout, whose journal goes with it") {
   REQUIRE(rig.Launch().Wait() == 0);
   const auto made = MadeByRun(rig.run_dir());
   REQUIRE(made.contains("partial_journal.jsonl"));
+  const std::set<std::string> names = RecordNames(rig.run_dir());
 
   // Another seed: the journal is of another run.
   rig.Set("trainer.seed", "7");
@@ -92,6 +112,13 @@ TEST_CASE("so is one with partial rollout, whose journal goes with it") {
   const std::string previous = "checkpoints.previous/";
   REQUIRE(rig.RunFile(previous + "partial_journal.jsonl") == made.at("partial_journal.jsonl"));
   REQUIRE(rig.HasRunFile("partial_journal.jsonl"));
+  // EarlierRun knows each name that a run leaves: a new one belongs into its list, or into
+  // kOfNoRun.
+  REQUIRE(names.contains("tensorboard"));
+  for (const std::string& name : names) {
+    INFO(name);
+    REQUIRE(rig.HasRunFile(previous + name));
+  }
   REQUIRE(rig.RunFile("checkpoints/finished") == "2\n");
   REQUIRE(rig.LeftBehind() == "");
 }

@@ -46,7 +46,7 @@ inline absl::Status FillStore(const std::string& path, const LargeStore& size) {
   TANDEM_RETURN_IF_ERROR(db->Execute(fmt::format(
       "{}, s(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM s WHERE id < {}) INSERT INTO samples "
       "SELECT i, id, 0, id, hex(zeroblob({})), 'response of step ' || i, 'truth', 0.5, 9, 1, 1, 0, "
-      "'{{}}', 0, '[]' FROM {}, s",
+      "'{{}}', 0, '[]' FROM {} CROSS JOIN s",  // step by step, as a run writes them
       size.all_sampled ? NumbersFrom(1, size.steps) : NumbersFrom(1, 1), size.samples,
       size.prompt_bytes / 2, sampled)));
   return transaction.Commit();

@@ -131,7 +131,7 @@ absl::StatusOr<TokenScores> LayerLoop::Forward(const PackedBatch& batch,
     TANDEM_ASSIGN_OR_RETURN(const std::byte* group, weights.Layer(layer));
     weights.Prefetch(layer + 1);
     if (empty) continue;
-    const WorkStep step("forward pass", layer);
+    const WorkStep step("forward pass", {"layer", layer});
     FaultPoint("layer");
     decoder_->RunLayer(View(group, layer), tokens_, buffers_.kv, Residual(layer),
                        Activations(layer), Residual(layer + 1));
@@ -217,7 +217,7 @@ absl::Status LayerLoop::Backward(const PackedBatch& batch,
     weights.Prefetch(layer - 1);
     TANDEM_ASSIGN_OR_RETURN(float* const layer_gradients, gradients.Group(layer));
     if (!empty) {
-      const WorkStep step("backward pass", layer);
+      const WorkStep step("backward pass", {"layer", layer});
       const LayerWeights view = View(group, layer);
       LayerActivations& activations = Activations(layer);
       if (keep_ == Keep::kLayerInputs) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/model_spec/row_ranges.h"
 #include "trainer_worker/shard/shard_array.h"
@@ -176,6 +177,7 @@ class BufferedLayers : public LayerSource {
   }
   void Invalidate() override {
     if (!buffers_->is_owned_by(this)) return;
+    const OutsideWait wait;  // the communication thread is watched itself
     for (LayerBuffers::Slot& slot : buffers_->slots()) {
       if (slot.filled.valid()) slot.filled.wait();
       slot = {};
@@ -390,8 +392,11 @@ class GatheredLayers : public BufferedLayers {
  private:
   absl::Status ComputeOwnRows(int layer, std::byte* to) {
     // Waits for prefetched layers, as the communication thread uses the staging memory for them.
-    for (const LayerBuffers::Slot& slot : buffers_->slots()) {
-      if (slot.filled.valid()) slot.filled.wait();
+    {
+      const OutsideWait wait;
+      for (const LayerBuffers::Slot& slot : buffers_->slots()) {
+        if (slot.filled.valid()) slot.filled.wait();
+      }
     }
     const ShardPlan::Group tensors = plan_.group(layer);
     for (size_t tensor = tensors.first; tensor < tensors.last; ++tensor) {
@@ -420,7 +425,10 @@ class HostGatheredLayers final : public GatheredLayers {
     if (place.layer == layer && !place.filled.valid()) return buffers_->Address(layer);
     const bool prefetched = place.layer == layer;
     const OrderedCommunicator::Result filled = std::exchange(place, {}).filled;
-    if (!prefetched && filled.valid()) filled.wait();  // the fill uses the staging memory
+    if (filled.valid()) {  // also a fill of another layer, as it uses the staging memory
+      const OutsideWait wait;
+      filled.wait();
+    }
     TANDEM_RETURN_IF_ERROR(prefetched ? filled.get() : FillNow(layer));
     place.layer = layer;
     return buffers_->Address(layer);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/memory/worker_memory.h"
 #include "trainer_worker/shard/shard_array.h"
@@ -30,12 +31,14 @@ absl::StatusOr<std::unique_ptr<ShardedGradients>> ShardedGradients::Create(
 ShardedGradients::~ShardedGradients() { WaitForAll(); }
 
 void ShardedGradients::WaitForAll() {
+  const OutsideWait wait;  // the communication thread is watched itself
   for (Result& sum : sums_) {
     if (sum.valid()) std::exchange(sum, Result()).wait();
   }
 }
 
 absl::Status ShardedGradients::Settle(Result& sum) {
+  const OutsideWait wait;
   return sum.valid() ? std::exchange(sum, Result()).get() : absl::OkStatus();
 }
 

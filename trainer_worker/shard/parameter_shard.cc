@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/memory/memory_formulas.h"
+#include "common/process/fault_injection.h"
 
 namespace tandem {
 
@@ -167,6 +169,8 @@ absl::Status ParameterShard::Pass::Run(
     const std::function<absl::Status(const OptimizerChunk&)>& update) {
   const std::vector<ShardArray*> arrays = shard_->Arrays();
   for (size_t w = 0; w < windows_.size(); ++w) {
+    const WorkStep step("optimizer", {"window", static_cast<int64_t>(w)});
+    FaultPoint("optimizer.window");
     const auto [first, count] = windows_[w];
     TANDEM_ASSIGN_OR_RETURN(const std::vector<std::byte*> streamed, stream_->Open(w));
     auto next = streamed.begin();

@@ -6,6 +6,7 @@
 
 #include <absl/strings/numbers.h>
 
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/comm/communicator.h"
 #include "common/formats/hf_checkpoint.h"
@@ -133,6 +134,7 @@ absl::Status ForMyRanges(ParameterShard& shard, const RangeReader& read) {
     for (int64_t row = 0; row < piece.rows; row += step) {
       const int64_t first = piece.row + row;
       const RowRange rows{first, first + std::min(step, piece.rows - row)};
+      NoteProgress();
       TANDEM_RETURN_IF_ERROR(read(place, rows, piece.offset + row * place.cols()));
     }
   }

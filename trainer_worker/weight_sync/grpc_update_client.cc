@@ -8,6 +8,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/net/call_deadline.h"
 #include "common/net/grpc_status.h"
@@ -68,6 +69,7 @@ absl::StatusOr<int64_t> GrpcUpdateClient::HeldVersion() {
   v1::RolloutStatusRequest request;
   grpc::ClientContext context;
   const CallDeadline deadline(context, options_.deadline);
+  const OutsideWait wait;
   v1::RolloutStatusResponse response;
   TANDEM_RETURN_IF_ERROR(FromCall(
       "GetStatus", deadline.Explain(calls_->stub->GetStatus(&context, request, &response))));
@@ -91,6 +93,7 @@ absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateRequest& upda
   ToProto(update.manifest, request.mutable_manifest());
   grpc::ClientContext context;
   const CallDeadline deadline(context, options_.deadline);
+  const OutsideWait wait;
   v1::BeginUpdateResponse response;
   TANDEM_RETURN_IF_ERROR(FromCall(
       "BeginUpdate", deadline.Explain(calls_->stub->BeginUpdate(&context, request, &response))));
@@ -118,6 +121,7 @@ absl::Status GrpcUpdateClient::StartApply(int slot, const std::vector<BucketEntr
 absl::Status GrpcUpdateClient::WaitApply(int slot) {
   const auto found = calls_->applies.find(slot);
   if (found == calls_->applies.end()) return absl::OkStatus();
+  const OutsideWait wait;
   while (!found->second->done) {
     void* tag = nullptr;
     bool ok = false;
@@ -137,6 +141,7 @@ absl::Status GrpcUpdateClient::Commit(const std::vector<Digest>& digests) {
   ToProto(digests, request.mutable_digests());
   grpc::ClientContext context;
   const CallDeadline deadline(context, options_.deadline);
+  const OutsideWait wait;
   v1::CommitUpdateResponse response;
   return FromCall("CommitUpdate",
                   deadline.Explain(calls_->stub->CommitUpdate(&context, request, &response)));
@@ -152,6 +157,7 @@ absl::Status GrpcUpdateClient::Abort(const std::string& reason) {
   request.set_reason(reason);
   grpc::ClientContext context;
   const CallDeadline deadline(context, std::min(options_.deadline, options_.abort_deadline));
+  const OutsideWait wait;
   v1::AbortUpdateResponse response;
   return FromCall("AbortUpdate",
                   deadline.Explain(calls_->stub->AbortUpdate(&context, request, &response)));
@@ -162,6 +168,7 @@ absl::StatusOr<HeldWeights> GrpcUpdateClient::Digests() {
   request.set_incarnation(options_.rollout_incarnation);
   grpc::ClientContext context;
   const CallDeadline deadline(context, options_.deadline);
+  const OutsideWait wait;
   v1::GetDigestsResponse response;
   TANDEM_RETURN_IF_ERROR(FromCall(
       "GetDigests", deadline.Explain(calls_->stub->GetDigests(&context, request, &response))));
@@ -182,6 +189,7 @@ absl::StatusOr<std::string> GrpcUpdateClient::Read(const std::string& name,
   request.set_rows(rows);
   grpc::ClientContext context;
   const CallDeadline deadline(context, options_.deadline);
+  const OutsideWait wait;
   v1::ReadTensorResponse response;
   TANDEM_RETURN_IF_ERROR(FromCall(
       "ReadTensor", deadline.Explain(calls_->stub->ReadTensor(&context, request, &response))));

@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/numeric.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/process/fault_injection.h"
 
@@ -133,6 +134,7 @@ absl::Status FillSlot(const Bucket& bucket,
     if (!rows.ok()) return Annotate(rows.status(), fmt::format("gathering {}", tensor.name));
     const Stopwatch watch(&report->fill_seconds);
     if (*rows != to) transaction.Copy(to, *rows, entry.rows * tensor.row_bytes());
+    NoteProgress();
   }
   return absl::OkStatus();
 }
@@ -208,7 +210,9 @@ absl::Status WeightPublisher::Send(const std::vector<Bucket>& buckets,
                                    PublishReport* report) {
   const std::span<const TensorPlace> places = PlacesOf(*layout_, scope);
   const SharedTensors* const shared = SharedBy(source);
+  int64_t number = 0;
   for (const Bucket& bucket : buckets) {
+    const WorkStep step("weight sync", {"bucket", number++});
     if (shared != nullptr) {
       transaction.AwaitSlot();
       transaction.Filled(AtSharedOffsets(bucket.entries, manifest, shared->offsets), 0);

@@ -14,6 +14,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/base/clock.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/device/cuda/launch.h"
 
@@ -124,10 +125,11 @@ absl::StatusOr<std::unique_ptr<CudaApi>> OpenCuda();
 // `done` (StatusOr<bool>) until it returns true (then OK) or an error (then that error). After
 // about 100 calls it sleeps between 20 us and 1 ms before each further call, and calls `look`
 // (Status) each time, whose error ends the wait as well. At `deadline` returns DeadlineExceeded,
-// which the caller explains.
+// which the caller explains. An OutsideWait, as it has this limit.
 template <typename Done, typename Look>
 absl::Status PollUntil(Clock& clock, Instant deadline, const Done& done, const Look& look) {
   constexpr int kSpins = 100;
+  const OutsideWait wait;
   for (int polls = 0;; ++polls) {
     TANDEM_ASSIGN_OR_RETURN(const bool ended, done());
     if (ended) return absl::OkStatus();

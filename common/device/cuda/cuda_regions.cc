@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/base/numeric.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/device/device.h"
 
@@ -126,6 +127,7 @@ absl::Status CudaRegion::CheckFree(int64_t free_before, int64_t released) const 
           tag(), released, context_->device(), missing, missing >> 20,
           absl::FormatDuration(options_.free_within), Holders(free));
     }
+    const OutsideWait wait;
     options_.clock->Sleep(kLookAgain);
   }
 }

@@ -1,15 +1,12 @@
 #include "controller/store/disk/disk_wait.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <filesystem>
-#include <limits>
-#include <system_error>
 
 #include <fmt/format.h>
 
 #include "common/base/disk_refusal.h"
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -46,15 +43,8 @@ std::string WaitText(const DiskNeed& need,
 
 }  // namespace
 
-std::optional<int64_t> FreeBytesIn(const std::string& folder) {
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(folder, error);
-  if (error) return std::nullopt;
-  constexpr auto kMost = static_cast<std::uintmax_t>(std::numeric_limits<int64_t>::max());
-  return static_cast<int64_t>(std::min(space.available, kMost));
-}
-
 absl::Status DiskWait::Until(const DiskNeed& need, const std::function<absl::Status()>& write) {
+  const OutsideWait wait;  // a slow disk is no hang
   absl::Status status = write();
   if (!IsDiskRefused(status) || ended()) return status;
   const Instant begin = clock_.Now();

@@ -12,11 +12,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/formats/free_space.h"
 
 namespace tandem {
-
-// Of the file system of `folder`, for its user; nullopt: it cannot be asked.
-std::optional<int64_t> FreeBytesIn(const std::string& folder);
 
 struct DiskWaitOptions {
   absl::Duration retry_every = absl::Seconds(10);

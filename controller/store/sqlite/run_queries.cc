@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -145,10 +146,12 @@ absl::StatusOr<std::vector<StepRecord>> RunQueries::ListSteps(const StepQuery& q
   if (!Has(query.undone ? UndoneName("steps") : "steps")) return steps;
   TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
                           db_->Prepare(SelectRecords("steps", query.undone) +
-                                       " WHERE step >= ? AND (? = 0 OR step <= ?) ORDER BY step "
-                                       "DESC" +
+                                       " WHERE step BETWEEN ? AND ? ORDER BY step DESC" +
                                        (query.undone ? ", undone_by DESC" : "")));
-  select.Bind(query.first_step, query.last_step, query.last_step);
+  // Both bounds are numbers, so that SQLite seeks to the last step: it would go through all later
+  // ones where it cannot tell before whether there is a bound.
+  select.Bind(query.first_step,
+              query.last_step == 0 ? std::numeric_limits<int64_t>::max() : query.last_step);
   PageBudget budget(query.limit, query.max_bytes);
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());

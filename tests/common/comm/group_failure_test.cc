@@ -128,4 +128,32 @@ TEST_CASE("a rank that leaves after its part does not fail the others") {
   for (const absl::Status& status : results) REQUIRE(status.ok());
 }
 
+TEST_CASE("no change of the machine's date ends a wait for a rank, or for a group to form") {
+  for (const absl::Duration change : {absl::Hours(1), -absl::Hours(1)}) {
+    std::array<GroupClock, 2> clocks;
+    const auto come_late = [&clocks, change](int waiting) {
+      // The other rank waits where it looks again and again.
+      const int64_t looks = clocks[waiting].looks();
+      while (clocks[waiting].looks() < looks + 3) std::this_thread::yield();
+      clocks[waiting].SetDate(change);
+      while (clocks[waiting].looks() < looks + 6) std::this_thread::yield();
+    };
+    const auto results = RunThreads(
+        Way::kHost, 2,
+        [&](Communicator& group) -> absl::Status {
+          TANDEM_RETURN_IF_ERROR(group.Barrier());
+          if (group.rank() == 1) come_late(0);
+          return group.Barrier();
+        },
+        [&](SharedMemoryGroupOptions& options) {
+          options.clock = &clocks[options.rank];
+          if (options.rank == 1) come_late(0);
+        });
+    for (const absl::Status& status : results) {
+      INFO(status.ToString());
+      REQUIRE(status.ok());
+    }
+  }
+}
+
 }  // namespace tandem

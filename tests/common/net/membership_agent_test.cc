@@ -1,5 +1,6 @@
 #include "common/net/membership_agent.h"
 
+#include <chrono>
 #include <future>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "common/net/server.h"
 #include "common/process/process_identity.h"
 #include "tandem/v1/controller.grpc.pb.h"
+#include "tests/fakes/fake_clock.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 
@@ -79,13 +81,14 @@ struct Fixture {
   FakeController controller;
   std::unique_ptr<RpcServer> server = *RpcServer::Start(address, {&controller}, {});
 
-  absl::StatusOr<std::unique_ptr<MembershipAgent>> Join() {
+  absl::StatusOr<std::unique_ptr<MembershipAgent>> Join(Clock& clock = RealClock()) {
     return MembershipAgent::Join({.controller_address = address,
                                   .role = v1::ROLE_TRAINER,
                                   .rank = 1,
                                   .device = "cpu:1",
                                   .listen_address = "unix:/w",
-                                  .build = kBuild},
+                                  .build = kBuild,
+                                  .clock = &clock},
                                  testing::kPatience);
   }
 
@@ -162,6 +165,34 @@ TEST_CASE("MembershipAgent ends when the controller is gone for too long", "[clu
   const absl::Status end = f.End(**agent);
   REQUIRE(absl::IsUnavailable(end));
   REQUIRE(std::string(end.message()).find(f.address) != std::string::npos);
+}
+
+TEST_CASE("No change of the machine's date makes MembershipAgent give its controller up",
+          "[cluster]") {
+  for (const absl::Duration change : {absl::Hours(1), -absl::Hours(1)}) {
+    Fixture f;
+    testing::FakeClock clock;
+    f.controller.Answer({.lost_seconds = 60});
+    const auto agent = f.Join(clock);
+    REQUIRE(agent.ok());
+    f.controller.Answer({.heartbeat = {grpc::StatusCode::UNAVAILABLE, "away"}});
+    std::promise<absl::Status> end;
+    std::future<absl::Status> ended = end.get_future();
+    (*agent)->StartHeartbeats([] { return WorkerHealth(); },
+                              [&end](absl::Status status) { end.set_value(std::move(status)); });
+    const auto lives_on = [&] {
+      const size_t until = f.controller.beats().size() + 3;
+      while (f.controller.beats().size() < until) {
+        if (ended.wait_for(std::chrono::milliseconds(1)) == std::future_status::ready) return false;
+      }
+      return true;
+    };
+    REQUIRE(lives_on());
+    clock.SetDate(change);
+    REQUIRE(lives_on());
+    clock.Advance(absl::Seconds(61));
+    REQUIRE(ended.get().code() == absl::StatusCode::kUnavailable);
+  }
 }
 
 TEST_CASE("MembershipAgent says where it looked for a controller", "[cluster]") {

@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <catch2/catch.hpp>
 #include <fcntl.h>
@@ -24,12 +26,20 @@ std::string FileText(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST_CASE("An engine stands still only where work is due and nothing moves", "[progress]") {
+// What the calling thread is at.
+ThreadProgress OwnProgress() {
+  const std::vector<ThreadProgress> all = CurrentProgress();
+  REQUIRE(all.size() == 1);
+  return all.front();
+}
+
+TEST_CASE("A thread stands still only where work is due and nothing moves", "[progress]") {
   StallDetector detector(absl::Seconds(10));
   Instant now(absl::Seconds(100));
-  const auto look = [&](int64_t steps, bool due) {
+  const auto look = [&](int64_t moves, bool due) -> std::optional<absl::Duration> {
     now += absl::Seconds(6);
-    return detector.Look({.steps = steps, .work_due = due}, now);
+    const auto stall = detector.Look({{.thread = 1, .moves = moves, .work_due = due}}, now);
+    return stall ? std::optional(stall->time) : std::nullopt;
   };
   REQUIRE_FALSE(look(1, true));
   REQUIRE_FALSE(look(1, true));
@@ -42,20 +52,70 @@ TEST_CASE("An engine stands still only where work is due and nothing moves", "[p
   REQUIRE(look(2, true) == absl::Seconds(12));
 }
 
-TEST_CASE("Steps name what the engine is at, also after an inner step has ended", "[progress]") {
-  REQUIRE_FALSE(CurrentProgress().work_due);
+TEST_CASE("A thread that moves does not hide another that stands still", "[progress]") {
+  StallDetector detector(absl::Seconds(10));
+  Instant now(absl::Seconds(100));
+  std::optional<Stall> stall;
+  for (int64_t i = 0; i < 4; ++i) {
+    now += absl::Seconds(4);
+    stall = detector.Look({{.thread = 1, .moves = i, .work_due = true, .activity = "saving"},
+                           {.thread = 2, .moves = 7, .work_due = true, .activity = "sending"}},
+                          now);
+    REQUIRE(stall.has_value() == (i == 3));
+  }
+  REQUIRE(stall->progress.activity == "sending");
+  // A thread that has ended stands still no more.
+  now += absl::Seconds(4);
+  REQUIRE_FALSE(detector.Look({{.thread = 1, .moves = 9, .work_due = true}}, now));
+}
+
+TEST_CASE("Steps name what a thread is at, also after an inner step has ended", "[progress]") {
+  REQUIRE(CurrentProgress().empty());
   {
     const WorkStep pass("forward pass");
-    REQUIRE(CurrentProgress().Text() == "in forward pass");
+    REQUIRE(OwnProgress().Text() == "in forward pass");
     {
-      const WorkStep layer("layer", 7);
+      const WorkStep layer("layer", {"layer", 7});
       NoteActivity("attention");
-      REQUIRE(CurrentProgress().Text() == "in attention, layer 7");
+      REQUIRE(OwnProgress().Text() == "in attention, layer 7");
     }
-    REQUIRE(CurrentProgress().Text() == "in forward pass");
-    REQUIRE(CurrentProgress().work_due);
+    REQUIRE(OwnProgress().Text() == "in forward pass");
+    REQUIRE(OwnProgress().work_due);
   }
-  REQUIRE_FALSE(CurrentProgress().work_due);
+  REQUIRE_FALSE(OwnProgress().work_due);
+}
+
+TEST_CASE("A thread that waits for others has no work due, and has moved afterwards",
+          "[progress]") {
+  const WorkStep sync("weight sync");
+  const int64_t before = OwnProgress().moves;
+  {
+    const OutsideWait rollout;
+    const OutsideWait within;
+    const WorkStep step("another step");
+    REQUIRE_FALSE(OwnProgress().work_due);
+  }
+  REQUIRE(OwnProgress().work_due);
+  REQUIRE(OwnProgress().moves > before);
+}
+
+TEST_CASE("What a thread without work notes counts for nobody", "[progress]") {
+  const WorkStep sync("weight sync");
+  const ThreadProgress before = OwnProgress();
+  NamedThread helper("helper", [] {
+    NoteActivity("something else");
+    NoteProgress();
+    const OutsideWait wait;
+  });
+  helper.Join();
+  REQUIRE(OwnProgress().moves == before.moves);
+  REQUIRE(OwnProgress().Text() == "in weight sync");
+  NamedThread worker("worker", [] {
+    const WorkStep own("collective");
+    REQUIRE(CurrentProgress().size() == 2);
+  });
+  worker.Join();
+  REQUIRE(CurrentProgress().size() == 1);
 }
 
 TEST_CASE("The stacks of all threads have their names and frames", "[progress]") {
@@ -96,7 +156,7 @@ TEST_CASE("A process whose engine stands still ends with its name, place and sta
     dup2(fd, STDOUT_FILENO);
     dup2(fd, STDERR_FILENO);
     const ProgressWatchdog watchdog("rollout 1", absl::Milliseconds(100));
-    const WorkStep step("attention", 7);
+    const WorkStep step("attention", {"layer", 7});
     while (true) pause();
   }
   int status = -1;

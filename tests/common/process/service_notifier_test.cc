@@ -4,40 +4,16 @@
 #include <string>
 
 #include <catch2/catch.hpp>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
-#include "common/process/local_socket.h"
 #include "tests/fakes/fake_clock.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/notify_listener.h"
 
 namespace tandem {
 namespace {
 
-// The receiving end of NOTIFY_SOCKET.
-struct Listener {
-  testing::TempDir dir;
-  std::string path = dir.path() / "notify";
-  UniqueFd fd{socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-
-  Listener() {
-    sockaddr_un name{};
-    name.sun_family = AF_UNIX;
-    path.copy(name.sun_path, sizeof(name.sun_path) - 1);
-    REQUIRE(bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0);
-  }
-  // The next message, "" if there is none.
-  std::string Take() const {
-    char message[64];
-    const ssize_t bytes = recv(fd.get(), message, sizeof(message), 0);
-    return bytes < 0 ? "" : std::string(message, static_cast<size_t>(bytes));
-  }
-};
-
 TEST_CASE("A notifier speaks sd_notify's protocol, three times within the watchdog's time",
           "[notify]") {
-  const Listener listener;
+  const testing::NotifyListener listener;
   testing::FakeClock clock;
   setenv("NOTIFY_SOCKET", listener.path.c_str(), 1);
   setenv("WATCHDOG_USEC", "30000000", 1);
@@ -56,12 +32,10 @@ TEST_CASE("A notifier speaks sd_notify's protocol, three times within the watchd
   clock.Advance(absl::Seconds(1));
   notifier.KeepAlive();
   REQUIRE(listener.Take() == "WATCHDOG=1");
-  notifier.Stopping();
-  REQUIRE(listener.Take() == "STOPPING=1");
 }
 
 TEST_CASE("A notifier says nothing of a watchdog that is not for this process", "[notify]") {
-  const Listener listener;
+  const testing::NotifyListener listener;
   testing::FakeClock clock;
   setenv("NOTIFY_SOCKET", listener.path.c_str(), 1);
   setenv("WATCHDOG_USEC", "30000000", 1);

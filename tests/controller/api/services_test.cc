@@ -110,7 +110,7 @@ struct ServedRun {
   }
 
   const StepContext parts;
-  const ProgressRelay relay = ProgressRelay({});
+  ProgressRelay relay = ProgressRelay({});
   TandemService service;
   const std::string address;
   const std::unique_ptr<RpcServer> server;

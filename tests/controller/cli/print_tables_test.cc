@@ -34,6 +34,24 @@ TEST_CASE("StatusTable shows every worker", "[ctl][print]") {
   REQUIRE(Has(text, "amx-emulated"));
 }
 
+TEST_CASE("The status tells which steps a recovery has lost, until they are made again",
+          "[ctl][print]") {
+  v1::GetStatusResponse status;
+  status.set_state("paused");
+  status.set_step(2);
+  v1::ListStepsResponse undone;
+  REQUIRE(NotMadeAgainText(status, undone).empty());
+  for (const int64_t step : {2, 3, 4}) undone.add_steps()->set_step(step);
+  REQUIRE(Has(NotMadeAgainText(status, undone), "undone: steps 3 to 4 were lost in a recovery"));
+  REQUIRE(Has(NotMadeAgainText(status, undone), "; tandemctl run 2 makes them again\n"));
+  status.set_state("running");
+  REQUIRE_FALSE(Has(NotMadeAgainText(status, undone), "tandemctl run"));
+  status.set_step(3);
+  REQUIRE(Has(NotMadeAgainText(status, undone), "undone: step 4 was lost"));
+  status.set_step(4);
+  REQUIRE(NotMadeAgainText(status, undone).empty());
+}
+
 TEST_CASE("SamplesTable and StepsTable show numbers and gaps", "[ctl][print]") {
   v1::ListStepsResponse steps;
   v1::StepRecord* step = steps.add_steps();

@@ -64,6 +64,10 @@ TEST_CASE("HtmlReport names the steps that were undone", "[report][html]") {
     input.figures.AddUndone({.step = step, .undone_by = 7});
   }
   REQUIRE(Has(HtmlReport(input),
+              "40 steps were undone by recoveries (tandemctl steps --undone): step 1 by "));
+  REQUIRE(Has(HtmlReport(input), "and 8 more; those after step 0 were not made again"));
+  for (int64_t step = 1; step <= 40; ++step) input.figures.Add(StepRecord{.step = step});
+  REQUIRE(Has(HtmlReport(input),
               "40 steps were undone by recoveries and made again (tandemctl steps --undone): step "
               "1 by generation 7, 2 by generation 7"));
   REQUIRE(Has(HtmlReport(input), "32 by generation 7 and 8 more"));

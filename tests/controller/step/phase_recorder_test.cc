@@ -74,4 +74,17 @@ TEST_CASE("What is reported late belongs to the phase that has ended", "[phases]
   REQUIRE(recorder.phases()[1].peak_bytes == 0);
 }
 
+TEST_CASE("The seconds of a phase do not follow the machine's date", "[phases]") {
+  for (const absl::Duration change : {absl::Hours(1), -absl::Hours(1)}) {
+    FakeRun run(1);
+    PhaseRecorder recorder(1, run.pool, run.progress, run.clock);
+    recorder.Begin("train");
+    run.clock.Advance(absl::Seconds(3));
+    run.clock.SetDate(change);
+    recorder.End();
+    REQUIRE(recorder.Seconds("train") == 3);
+    REQUIRE(recorder.TotalSeconds() == 3);
+  }
+}
+
 }  // namespace tandem

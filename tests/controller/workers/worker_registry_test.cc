@@ -301,4 +301,21 @@ TEST_CASE("WorkerRegistry keeps the incarnation of workers that outlived a contr
   REQUIRE(absl::IsAborted(f.registry.Register(again).status()));
 }
 
+TEST_CASE("No change of the machine's date loses a worker, or hides a loss", "[registry]") {
+  for (const absl::Duration change : {absl::Hours(1), -absl::Hours(1)}) {
+    WorkerRegistryFixture f;
+    const int64_t incarnation = *f.registry.Register(Hello(kRegisteredTrainer, "n1"));
+    f.clock.Advance(absl::Seconds(9));
+    f.clock.SetDate(change);
+    REQUIRE(f.registry.DetectLost().empty());
+    REQUIRE(f.registry.Heartbeat(kRegisteredTrainer, incarnation, {}).ok());
+    f.clock.SetDate(-change);
+    f.clock.Advance(absl::Seconds(9));
+    REQUIRE(f.registry.DetectLost().empty());
+    f.clock.Advance(absl::Seconds(2));
+    f.clock.SetDate(change);
+    REQUIRE(f.registry.DetectLost() == std::vector<WorkerKey>{kRegisteredTrainer});
+  }
+}
+
 }  // namespace tandem

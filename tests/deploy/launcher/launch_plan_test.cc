@@ -72,5 +72,22 @@ TEST_CASE("a stopped launch says what the next one does") {
   REQUIRE(hint("weight_sync.check_only=true").empty());
 }
 
+TEST_CASE("only the launch that owns the run directory has finished its run") {
+  const testing::TempDir dir;
+  LaunchPlan plan{.run_dir = dir.path(),
+                  .launch_id = "7-1",
+                  .checkpoint_dir = dir.path(),
+                  .resume_mode = "auto"};
+  REQUIRE_FALSE(FinishedByThisLaunch(plan));
+  // What an earlier launch has finished, before this one has taken it over.
+  std::ofstream(dir.path() / "finished") << "3";
+  std::ofstream(dir.path() / "launch") << "6-9";
+  REQUIRE_FALSE(FinishedByThisLaunch(plan));
+  std::ofstream(dir.path() / "launch") << "7-1";
+  REQUIRE(FinishedByThisLaunch(plan));
+  plan.resume_mode = "";
+  REQUIRE_FALSE(FinishedByThisLaunch(plan));
+}
+
 }  // namespace
 }  // namespace tandem

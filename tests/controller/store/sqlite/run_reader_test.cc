@@ -9,6 +9,7 @@
 #include "common/formats/files.h"
 #include "controller/store/sqlite/schema.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
+#include "tests/support/large_store.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
 
@@ -173,6 +174,31 @@ TEST_CASE("A database of a newer build is not read", "[store]") {
   const absl::Status status = SqliteRunReader::Open(f.path).status();
   REQUIRE(absl::IsFailedPrecondition(status));
   REQUIRE(Has(std::string(status.message()), "use the build that wrote it"));
+}
+
+// Bytes that this process has read from files and sockets.
+int64_t BytesRead() {
+  std::ifstream io("/proc/self/io");
+  std::string name;
+  int64_t bytes = 0;
+  REQUIRE(io >> name >> bytes);
+  REQUIRE(name == "rchar:");
+  return bytes;
+}
+
+TEST_CASE("A page of a long run's first steps is read without going through the later ones",
+          "[store]") {
+  const testing::TempDir dir;
+  const std::string path = dir.path() / "run.db";
+  REQUIRE(SqliteRunStore::Open(path).ok());
+  REQUIRE(testing::FillStore(path, {.steps = 5000, .samples = 1, .all_sampled = false}).ok());
+  const auto reader = SqliteRunReader::Open(path).value();
+  const int64_t before = BytesRead();
+  const auto page = reader->ListSteps({.first_step = 1, .last_step = 10, .workers = false});
+  REQUIRE(page.value().size() == 10);
+  REQUIRE(BytesRead() - before < int64_t{1} << 20);
+  REQUIRE(fs::file_size(path) > 8 << 20);
+  REQUIRE(reader->ListSteps({.first_step = 4999, .workers = false}).value().size() == 2);
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-#include "controller/run/hang_detector.h"
+#include "controller/workers/hang_detector.h"
 
 #include <filesystem>
 #include <fstream>
@@ -16,20 +16,24 @@ const WorkerKey kWatchedTrainer{WorkerRole::kTrainer, 0};
 struct HangWatchFixture {
   testing::TempDir dir;
   testing::FakeClock clock;
-  WorkerRegistry registry{{.heartbeat_timeout = absl::Seconds(10)}, clock};
+  WorkerRegistry registry{{.heartbeat_timeout = absl::Seconds(10),
+                           .boot_id = "here",
+                           .process_start = [](int64_t) { return "pid:[1] 7"; }},
+                          clock};
   HangDetector watch{
-      {.run_dir = dir.path().string(), .boot_id = "here", .no_heartbeat_for = absl::Seconds(20)},
-      registry,
-      clock};
+      {.run_dir = dir.path().string(), .no_heartbeat_for = absl::Seconds(20)}, registry, clock};
 
-  int64_t Register(int64_t pid, const std::string& host = "here") {
+  int64_t Register(int64_t pid,
+                   const std::string& host = "here",
+                   const std::string& start = "pid:[1] 7") {
     return registry
         .Register({.protocol = 1,
                    .key = kWatchedTrainer,
                    .boot_id = host,
                    .boot_nonce = std::to_string(pid),
                    .pid = pid,
-                   .numerics_class = "avx2"})
+                   .numerics_class = "avx2",
+                   .process_start = start})
         .value();
   }
   void Pass(double seconds) {
@@ -70,6 +74,14 @@ TEST_CASE("A worker that speaks again, or lives elsewhere, is left alone", "[han
   REQUIRE(f.Asked() == 0);
   f.registry.MarkLost(kWatchedTrainer, incarnation);
   f.Register(72, "another host");
+  f.Pass(30);
+  REQUIRE(f.Asked() == 0);
+}
+
+TEST_CASE("A worker in another container of this host is left alone", "[hang]") {
+  HangWatchFixture f;
+  // Its number 71 is there another process than the 71 that is seen from here.
+  f.Register(71, "here", "pid:[2] 9");
   f.Pass(30);
   REQUIRE(f.Asked() == 0);
 }

@@ -1,4 +1,4 @@
-#include "controller/run/hang_detector.h"
+#include "controller/workers/hang_detector.h"
 
 #include <filesystem>
 #include <fstream>
@@ -14,7 +14,8 @@ void HangDetector::Poll() {
   for (const WorkerEntry& worker : registry_.Workers()) {
     if (worker.state != WorkerEntry::State::kLost) continue;
     if (clock_.Now() - worker.last_heartbeat < options_.no_heartbeat_for) continue;
-    if (worker.announcement.boot_id != options_.boot_id) continue;
+    // On another host, or in another container, its number may be some other process's here.
+    if (worker.process_start.empty()) continue;
     const auto requested = requested_.find(worker.key());
     if (requested != requested_.end() && requested->second == worker.incarnation) continue;
     requested_[worker.key()] = worker.incarnation;

@@ -15,13 +15,13 @@ namespace tandem {
 
 struct HangDetectorOptions {
   std::string run_dir;
-  std::string boot_id;  // of this host: the launcher can end processes here only
   // The time without a heartbeat after which a worker counts as hung. Longer than the registry's
   // timeout, so that a worker that was suspended together with the controller can still send one.
   absl::Duration no_heartbeat_for;
 };
 
-// Writes the file run_dir/hung/<role>-<rank> with the process id, once per incarnation. The
+// Writes the file run_dir/hung/<role>-<rank> with the process id, once per incarnation, for workers
+// whose processes are seen from here (WorkerEntry::process_start). The
 // launcher kills the process if it is its child, so that it is restarted like any worker that died,
 // and removes the file. Without a launcher the file tells the user what to do. Not thread-safe.
 class HangDetector {

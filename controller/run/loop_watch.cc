@@ -1,0 +1,30 @@
+#include "controller/run/loop_watch.h"
+
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/process/thread_stacks.h"
+
+namespace tandem {
+
+void LoopWatch::Poll(const std::vector<ThreadProgress>& threads) {
+  const auto stall = stalls_.Look(threads, clock_.Now());
+  if (stall) {
+    TellOnce(*stall);
+    return;
+  }
+  told_ = false;
+  notifier_.KeepAlive();
+}
+
+void LoopWatch::TellOnce(const Stall& stall) {
+  if (told_) return;
+  told_ = true;
+  WriteThreadStacks(STDERR_FILENO);
+  LogWarn(
+      "the train loop has stood still for {}, {}; its threads' stacks are above. It gives no sign "
+      "of life until it goes on: whoever started it may restart it (cluster.watchdog_seconds)",
+      absl::FormatDuration(stall.time), stall.progress.Text());
+}
+
+}  // namespace tandem
