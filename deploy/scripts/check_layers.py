@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Who may include whom, read from the #include lines: usage check_layers.py [--picture [--write]] [ROOT].
+"""Who may include whom, read from the #include lines: usage check_layers.py [--picture [--write] | --arrows] [ROOT].
+
+--arrows prints who includes whom in ROOT, of any commit: a line for each folder with its files, the folders that it
+includes and how often, and a mark at those that include it, too (docs/adr/0017-rooms-with-an-order.md shows an old one).
 
 --picture prints the rooms in order, lowest first, as docs/explanation/architecture.md shows them; with
 --write that page is updated, and without options a page with another picture is a failure.
@@ -13,9 +16,12 @@ alone defines it.
 Headers that cost more to compile than most sources (HEAVY) are for sources: a header that has one
 must not be included by another header, or every source would pay for it.
 """
+import collections
 import pathlib
 import re
 import sys
+
+from code_shape import TOPS, sources
 
 BASE = ["common/base", "common/process", "common/types"]
 # What every process may use, and what computes.
@@ -144,7 +150,7 @@ INSIDE = {
 PURPOSE = {
     "common/base": "status, log, clock, queue, Philox, integer arithmetic",
     "common/process": "threads and the thread pool, cores, signals, exit codes, Unix sockets, private files, injected faults",
-    "common/types": "plain structs that several rooms use: sample, tensor view, ledger snapshot",
+    "common/types": "plain values that several rooms use: sample, tensor view, ledger snapshot, hash of bytes",
     "common/model_spec": "description of a model: sizes, names and shapes of tensors, architectures",
     "common/memory": "every byte formula; the memory plan and the workers call the same ones",
     "common/rollout_correction": "importance weights, rejection, off-policy metrics",
@@ -199,7 +205,7 @@ TORCH_FOLDERS = {"trainer_worker/losses"}
 FACTORY = "common/backend/"
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.M)
-# The messages of the configuration: whoever looks into them includes them, but see HEAVY.
+# The messages of the configuration: every file that reads them includes them, but see HEAVY.
 CONFIG_MESSAGES = "tandem/v1/config.pb.h"
 HEAVY = re.compile(r"(\.pb\.h$|^grpcpp/|^google/protobuf/|^nlohmann/json\.hpp$|^yaml-cpp/|^spdlog/|^CLI/"
                    r"|^(ATen|c10|torch|caffe2)/)")
@@ -210,7 +216,6 @@ TORCH = re.compile(r"^(ATen|c10|torch|caffe2)/")
 EMULATED = re.compile(r"tandem::\w*emulat|TANDEM_KERNEL_LANGUAGE=|tests/emulator/\w+\.")
 
 
-TOPS = ("common", "controller", "trainer_worker", "rollout_worker", "parity", "deploy")
 PAGE = "docs/explanation/architecture.md"
 BEGIN, END = "<!-- rooms: check_layers.py --picture --write -->\n", "<!-- rooms end -->\n"
 
@@ -256,6 +261,29 @@ def stale_picture(root, write):
         page.write_text(before + BEGIN + picture() + END + after)
         return []
     return [f"{PAGE}: the picture of rooms is not that of {pathlib.Path(__file__).name}: run it with --picture --write"]
+
+
+def arrows(root):
+    """The table of folders of `root`, two levels deep, with what each includes of the others, whatever may be included."""
+    texts = sources(root, TOPS)
+
+    def place(path):
+        return "/".join(path.split("/")[:2 if path.count("/") > 1 else 1])
+
+    counts = collections.Counter((place(path), place(name)) for path, text in texts.items()
+                                 for name in INCLUDE.findall(text) if name in texts)
+    files = collections.Counter(place(path) for path in texts)
+    lines = ["| folder | | files | includes |", "|---|---|---|---|"]
+    for here in sorted(files, key=lambda name: (TOPS.index(name.split("/")[0]), name)):
+        groups = collections.defaultdict(list)
+        for there in sorted(files):
+            if there != here and (here, there) in counts:
+                top, _, name = there.partition("/")
+                both = " ⇄" if (there, here) in counts else ""
+                groups[top].append(f"{name or 'its own'}{both} {counts[here, there]}")
+        below = "; ".join(f"{top}: {', '.join(names)}" for top, names in groups.items())
+        lines.append(f"| {here.replace('/', ' | ') if '/' in here else here + ' |'} | {files[here]} | {below or '–'} |")
+    return "\n".join(lines) + "\n"
 
 
 def layer_of(path):
@@ -322,6 +350,9 @@ def passed_on(texts):
 def main():
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     root = pathlib.Path(words[0] if words else __file__ + "/../../..").resolve()
+    if "--arrows" in sys.argv:
+        print(arrows(root), end="")
+        return 0
     if "--picture" in sys.argv and "--write" not in sys.argv:
         print(picture(), end="")
         return 0

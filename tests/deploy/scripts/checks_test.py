@@ -11,14 +11,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPTS = ROOT / "deploy" / "scripts"
 
 
-def run(script, files):
+def run(script, files, *options):
     """(exit code, output) of `script` on a tree with `files`: {path: text}."""
     with tempfile.TemporaryDirectory() as root:
         for path, text in files.items():
             file = pathlib.Path(root, path)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        done = subprocess.run([sys.executable, str(SCRIPTS / script), root],
+        done = subprocess.run([sys.executable, str(SCRIPTS / script), *options, root],
                               capture_output=True, text=True, check=False)
         return done.returncode, done.stdout
 
@@ -147,6 +147,15 @@ class LayersTest(unittest.TestCase):
         code, text = run("check_layers.py", {**source, name: shown.replace("| `common/types` | 1 |", "| `common/types` | 9 |")})
         self.assertEqual(code, 1)
         self.assertIn(f"{name}: the picture of rooms is not that of check_layers.py", text)
+
+    def test_arrows_are_drawn_of_any_tree_and_name_folders_that_include_each_other(self):
+        code, text = run("check_layers.py", {"trainer_worker/a.h": '#include "trainer_worker/old/b.h"\n',
+                                             "trainer_worker/old/b.h": '#include "trainer_worker/a.h"\n',
+                                             "common/x/c.cc": '#include "trainer_worker/a.h"\n#include <string>\n'}, "--arrows")
+        self.assertEqual(code, 0)
+        self.assertEqual(text.splitlines()[2:], ["| common | x | 1 | trainer_worker: its own 1 |",
+                                                 "| trainer_worker | | 1 | trainer_worker: old ⇄ 1 |",
+                                                 "| trainer_worker | old | 1 | trainer_worker: its own ⇄ 1 |"])
 
     def test_targets_outside_tests_do_not_link_the_emulated_gpu(self):
         for line in ("target_link_libraries(x tandem::emulated_backend)", "add_library(x ../tests/emulator/fibers.cc)",
