@@ -214,7 +214,7 @@ absl::Status RunCore::Serve(const StepContext& context,
   LoopWatch loop(notifier, RealClock());
   NamedThread watch("loss-watch", [&] {
     while (!over) {
-      pool_.CancelCallsToLost();
+      pool_.DetectLostAndCancelCalls();
       hangs.Poll();
       loop.Poll();
       RealClock().Sleep(absl::Milliseconds(200));

@@ -16,7 +16,7 @@ std::vector<int> WeightSync::Behind(int64_t version) {
   std::vector<int> ranks;
   for (const int rank : routes_.rollouts()) {
     const auto client = pool_.rollout(rank);
-    const Held& held = held_[rank];
+    const Held& held = serving_[rank];
     if (!client.ok() || (*client)->incarnation() != held.incarnation || held.version != version) {
       ranks.push_back(rank);
     }
@@ -25,10 +25,10 @@ std::vector<int> WeightSync::Behind(int64_t version) {
 }
 
 void WeightSync::Forget() {
-  held_.clear();
-  pending_.clear();
-  checked_.clear();
-  sent_.clear();
+  serving_.clear();
+  synced_not_awake_.clear();
+  checked_incarnation_.clear();
+  newest_served_version_.clear();
 }
 
 bool WeightSync::CheckDue(int64_t version, const Targets& targets) const {
@@ -37,15 +37,15 @@ bool WeightSync::CheckDue(int64_t version, const Targets& targets) const {
   if (check_.when == When::kAlways) return true;
   if (check_.when == When::kEvery && version % check_.every == 0) return true;
   return std::any_of(targets.begin(), targets.end(), [this](const auto& target) {
-    const auto checked = checked_.find(target.first);
-    return checked == checked_.end() || checked->second != target.second->incarnation();
+    const auto checked = checked_incarnation_.find(target.first);
+    return checked == checked_incarnation_.end() || checked->second != target.second->incarnation();
   });
 }
 
 void WeightSync::Forget(const std::vector<int>& ranks) {
   for (const int rank : ranks) {
-    held_.erase(rank);
-    pending_.erase(rank);
+    serving_.erase(rank);
+    synced_not_awake_.erase(rank);
   }
 }
 
@@ -82,8 +82,9 @@ absl::StatusOr<std::vector<SyncReply>> WeightSync::Send(int64_t version,
         target != targets.end()) {
       command.rollout_address = target->second->address();
       command.rollout_incarnation = target->second->incarnation();
-      const auto synced = synced_.find(*rollout);
-      const bool first = synced == synced_.end() || synced->second != command.rollout_incarnation;
+      const auto synced = synced_incarnation_.find(*rollout);
+      const bool first =
+          synced == synced_incarnation_.end() || synced->second != command.rollout_incarnation;
       command.scramble =
           scramble_ == ScrambleMode::kAlways || (scramble_ == ScrambleMode::kFirst && first);
     }
@@ -108,8 +109,8 @@ absl::StatusOr<WeightSyncResult> WeightSync::Sync(
     const std::function<void(const WeightSyncResult&)>& before_check) {
   WeightSyncResult result{.ranks = Behind(version)};
   if (result.ranks.empty()) return result;
-  for (const int rank : result.ranks) held_.erase(rank);
-  pending_.clear();
+  for (const int rank : result.ranks) serving_.erase(rank);
+  synced_not_awake_.clear();
   Mutex reports_mutex;
   const auto wake = [&](RolloutClient& client, int rank) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(PhaseReport report, client.Wake({"weights"}));
@@ -123,7 +124,7 @@ absl::StatusOr<WeightSyncResult> WeightSync::Sync(
   for (const RolloutAnswer& answer : woken) targets[answer.rank] = answer.client;
 
   TANDEM_ASSIGN_OR_RETURN(result.trainers, Send(version, targets, interrupted));
-  for (const auto& [rank, client] : targets) synced_[rank] = client->incarnation();
+  for (const auto& [rank, client] : targets) synced_incarnation_[rank] = client->incarnation();
   for (const SyncReply& sync : result.trainers) {
     result.changed_share = std::max(result.changed_share, sync.changed_share);
     if (result.digest.empty()) result.digest = sync.digest;
@@ -145,9 +146,10 @@ absl::StatusOr<WeightSyncResult> WeightSync::Sync(
                                  result_of(result.ranks.front()).checked, result.ranks.size(),
                                  reference_dir.empty() ? "against " + reference : reference);
     for (const WeightCheckResult& check : checks) result.checks.push_back(check.report);
-    for (const auto& [rank, client] : targets) checked_[rank] = client->incarnation();
+    for (const auto& [rank, client] : targets) checked_incarnation_[rank] = client->incarnation();
   }
-  for (const auto& [rank, client] : targets) pending_[rank] = {client->incarnation(), version};
+  for (const auto& [rank, client] : targets)
+    synced_not_awake_[rank] = {client->incarnation(), version};
   return result;
 }
 
@@ -160,14 +162,14 @@ absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake(const Interrupted& i
     reports[rank] = std::move(report);
     return absl::OkStatus();
   };
-  const std::map<int, Held> pending = std::exchange(pending_, {});
+  const std::map<int, Held> pending = std::exchange(synced_not_awake_, {});
   std::vector<int> ranks;
   for (const auto& [rank, held] : pending) ranks.push_back(rank);
   const auto answers = CallRollouts(pool_, ranks, wake, interrupted);
   for (const RolloutAnswer& answer : answers) {
     if (!answer.status.ok()) continue;
-    const Held& held = held_[answer.rank] = pending.at(answer.rank);
-    const auto [sent, first] = sent_.try_emplace(answer.rank, held.version);
+    const Held& held = serving_[answer.rank] = pending.at(answer.rank);
+    const auto [sent, first] = newest_served_version_.try_emplace(answer.rank, held.version);
     if (!first && sent->second == held.version) ++resent_;
     sent->second = held.version;
   }

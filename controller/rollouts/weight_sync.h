@@ -124,12 +124,12 @@ class WeightSync {
   const std::unique_ptr<WeightCheckFiles> check_files_;
   const CheckPolicy check_;
   const ScrambleMode scramble_;
-  // All maps are by the rollout's rank.
-  std::map<int, int64_t> checked_;  // rank → incarnation
-  std::map<int, int64_t> synced_;   // once at least: rank → incarnation
-  std::map<int, Held> held_;
-  std::map<int, Held> pending_;  // synced, not awake yet
-  std::map<int, int64_t> sent_;  // rank → newest version that a rollout of it woke with
+  // All maps are by the rollout's rank. An incarnation tells one process of a rank from the next.
+  std::map<int, int64_t> checked_incarnation_;    // of the last check
+  std::map<int, int64_t> synced_incarnation_;     // of the last sync: its process has had weights
+  std::map<int, Held> synced_not_awake_;          // between Sync and Wake
+  std::map<int, Held> serving_;                   // since Wake
+  std::map<int, int64_t> newest_served_version_;  // of any process of the rank
   int64_t resent_ = 0;
 };
 

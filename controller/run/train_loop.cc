@@ -50,7 +50,7 @@ absl::Status TrainLoop::Run(const std::string& checkpoint,
   TANDEM_ASSIGN_OR_RETURN(position_, started);
   recovery_.WarnOfMoments();
   checkpointer_.StartFrom(checkpoint);
-  TANDEM_RETURN_IF_ERROR(RestoreGeneration(checkpoint));
+  TANDEM_RETURN_IF_ERROR(RestoreCarriedGroups(checkpoint));
   TANDEM_RETURN_IF_ERROR(RestoreLength(checkpoint));
   if (take_over) TANDEM_RETURN_IF_ERROR(take_over());
   TANDEM_RETURN_IF_ERROR(Rewind(checkpoint.empty() ? -1 : position_.finished_steps));
@@ -98,7 +98,7 @@ absl::Status TrainLoop::RecoverFrom(absl::Status status, const RunPosition& befo
     return recovered.status();
   }
   TANDEM_ASSIGN_OR_RETURN(position_, recovered);
-  TANDEM_RETURN_IF_ERROR(RestoreGeneration(checkpointer_.newest()));
+  TANDEM_RETURN_IF_ERROR(RestoreCarriedGroups(checkpointer_.newest()));
   consistent_ = true;
   return Rewind(position_.finished_steps);
 }
@@ -107,7 +107,7 @@ bool TrainLoop::Stopped(const absl::Status& status) const {
   return IsPeerFailure(status) && control_.stop_now();
 }
 
-absl::Status TrainLoop::RestoreGeneration(const std::string& checkpoint) {
+absl::Status TrainLoop::RestoreCarriedGroups(const std::string& checkpoint) {
   absl::Status restored = modes_.generation->Restore(checkpoint, position_.finished_steps);
   generation_refused_ = !restored.ok();
   return restored;

@@ -80,8 +80,8 @@ class TrainLoop {
 
   // Whether `status` is only a consequence of stopping the run.
   bool Stopped(const absl::Status& status) const;
-  // Restores the generation mode's state (carried groups) from `checkpoint`.
-  absl::Status RestoreGeneration(const std::string& checkpoint);
+  // Restores the groups that the mode of generation carries from step to step from `checkpoint`.
+  absl::Status RestoreCarriedGroups(const std::string& checkpoint);
 
   // Settles the run's length, saves a checkpoint and validates, where it is due after the newest
   // step.

@@ -94,7 +94,7 @@ void WorkerPool::MarkLost(const WorkerKey& key, int64_t incarnation) {
   registry_.MarkLost(key, incarnation);
 }
 
-void WorkerPool::CancelCallsToLost() {
+void WorkerPool::DetectLostAndCancelCalls() {
   for (const WorkerKey& key : registry_.DetectLost()) {
     LogWarn("No heartbeat from {} for {}: treating it as lost.", key.Text(),
             absl::FormatDuration(registry_.heartbeat_timeout()));

@@ -58,9 +58,10 @@ class WorkerPool {
 
   // Marks the worker lost because a call to it failed; its next heartbeat makes it ready again.
   void MarkLost(const WorkerKey& key, int64_t incarnation);
-  // Ends the calls to workers that send no heartbeats or were replaced. A thread of its own calls
-  // this periodically, so that no call to a dead worker has to wait for its deadline.
-  void CancelCallsToLost();
+  // Marks workers that send no heartbeats lost, then ends the calls to all that are lost or were
+  // replaced. A thread of its own calls this periodically, so that no call to a dead worker has to
+  // wait for its deadline.
+  void DetectLostAndCancelCalls();
 
   // Asks all ready workers to end, concurrently. Errors are ignored: a worker that does not answer
   // has ended already.

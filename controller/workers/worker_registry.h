@@ -95,10 +95,10 @@ struct RegistryOptions {
 // A worker is starting until its numerics class is known, then ready. It is lost when it sends no
 // heartbeat for heartbeat_timeout or a caller saw its connection break, and ready again with its
 // next heartbeat. A process that registers for a taken rank is refused while the rank's process
-// lives; it replaces one that has ended or is lost and gets a new incarnation. A process of this
-// host that is seen at its registration, as it sees itself, has ended when it is seen no more; any
-// other one, as in another container, when it has said nothing for heartbeat_timeout or, while it
-// is starting, for register_timeout. Thread-safe.
+// lives; it replaces one that has ended or is lost and gets a new incarnation. If the controller can
+// see the process in /proc, it has ended when /proc no longer shows it. If not, as in another
+// container, it counts as ended after heartbeat_timeout of silence, or register_timeout while it is
+// starting. Thread-safe.
 class WorkerRegistry {
  public:
   WorkerRegistry(RegistryOptions options, Clock& clock)
@@ -145,8 +145,8 @@ class WorkerRegistry {
   std::string kernel_sets() const;
 
  private:
-  // What tells whether the announced process lives, if it is certain that it is the one seen here
-  // under its number; else "".
+  // The start time of the announced process if /proc of this host certainly shows that one under its
+  // number; else "".
   std::string SeenStart(const Announcement& announcement) const;
   bool HoldsRank(const WorkerEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   // Whether the announced process may have the rank of `holder`, another process.
