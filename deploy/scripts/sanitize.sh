@@ -41,7 +41,7 @@ python3 deploy/scripts/sanitize_plan.py "${builds[@]}" --out "$turn" "${what[@]}
 [ "${what[0]:-}" != --show ] || exit 0
 
 export UBSAN_OPTIONS=print_stacktrace=1
-export TSAN_OPTIONS="ignore_noninstrumented_modules=1:suppressions=$ROOT/deploy/tsan.supp"
+export TSAN_OPTIONS=ignore_noninstrumented_modules=1
 code=0
 for sanitizer in "${sanitizers[@]}"; do
   mapfile -t targets <"$turn/$sanitizer.targets"
