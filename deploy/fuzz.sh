@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds fuzz targets (tests/fuzz/targets) as programs of libFuzzer under AddressSanitizer and
 # UndefinedBehaviorSanitizer, with clang, and runs each on its committed inputs and what it makes of them.
-#   deploy/fuzz.sh [TARGET ...] [--runs N | --seconds S] [--list]
+#   deploy/fuzz.sh [TARGET ... | --turn] [--runs N | --seconds S] [--list]
 # TARGET     without one: all
+# --turn     those of this run's turn, as .ci/run does (deploy/scripts/fuzz_turns.py)
 # --runs     executions of each target
 # --seconds  of each target, without its build (default 60)
 # --list     names the targets, and does nothing
@@ -27,7 +28,7 @@ while (($# > 0)); do
       if [ "$1" = --runs ]; then limit=("-runs=$2"); else limit=("-max_total_time=$2"); fi
       shift
       ;;
-    --list) what="$1" ;;
+    --list | --turn) what="$1" ;;
     -*) fail_usage "unknown argument $1" ;;
     *)
       [[ " ${all[*]} " = *" $1 "* ]] || fail_usage "there is no target $1; there are: ${all[*]}"
@@ -39,6 +40,13 @@ done
 if [ "$what" = --list ]; then
   printf '%s\n' "${all[@]}"
   exit 0
+fi
+if [ "$what" = --turn ]; then
+  ((${#targets[@]} == 0)) || fail_usage "--turn chooses the targets: name none"
+  drawn="$(mktemp)"
+  trap 'rm -f "$drawn"' EXIT
+  python3 deploy/scripts/fuzz_turns.py --out "$drawn"
+  mapfile -t targets <"$drawn"
 fi
 ((${#targets[@]} > 0)) || targets=("${all[@]}")
 

@@ -217,6 +217,10 @@ absl::StatusOr<ForwardBackwardResult> Trainer::ForwardBackward(
 absl::StatusOr<OptimizerStepResult> Trainer::OptimizerStep(int64_t version) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, Session());
   if (version == status().version && !last_step_.report.phase.empty()) return last_step_;
+  if (version < 1) {
+    return InvalidArgument("OptimizerStep cannot make weight version {}: a step's is 1 or more",
+                           version);
+  }
   TANDEM_RETURN_IF_ERROR(SessionAt(version - 1).status());
   Phase phase(this, "optimize", fmt::format("OptimizerStep to version {}", version));
   OptimizerStepResult result;

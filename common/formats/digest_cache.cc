@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "common/base/clock.h"
+#include "common/base/json_integer.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
 
@@ -32,8 +33,8 @@ DigestCache::DigestCache(std::string path) : path_(std::move(path)) {
   try {
     const nlohmann::json json = nlohmann::json::parse(*text);
     for (const auto& [file, entry] : json.items()) {
-      known_[file] = {.stamp = entry.at("stamp").get<std::vector<int64_t>>(),
-                      .digest = {.bytes = entry.at("bytes").get<int64_t>(),
+      known_[file] = {.stamp = IntegersOf<int64_t>(entry.at("stamp")),
+                      .digest = {.bytes = IntegerOf<int64_t>(entry.at("bytes")),
                                  .hex = entry.at("digest").get<std::string>()}};
     }
   } catch (const nlohmann::json::exception&) {

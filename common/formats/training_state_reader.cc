@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_integer.h"
 #include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/formats/training_state.h"
@@ -46,10 +47,10 @@ absl::StatusOr<Json> HeaderOf(const SafetensorsFile& file) {
 absl::StatusOr<TrainingStateHeader> ParseStateHeader(const Json& json, const std::string& path) {
   try {
     TrainingStateHeader header;
-    header.rank = json.at("rank").get<int64_t>();
-    header.world = json.at("world").get<int64_t>();
-    header.step = json.at("step").get<int64_t>();
-    header.optimizer_step = json.at("optimizer_step").get<int64_t>();
+    header.rank = IntegerOf<int64_t>(json.at("rank"));
+    header.world = IntegerOf<int64_t>(json.at("world"));
+    header.step = IntegerOf<int64_t>(json.at("step"));
+    header.optimizer_step = IntegerOf<int64_t>(json.at("optimizer_step"));
     header.has_moments = json.at("has_moments").get<bool>();
     header.has_masters = json.value("has_masters", true);
     header.extra = json.at("extra").get<std::map<std::string, std::string>>();
@@ -123,9 +124,9 @@ absl::Status TrainingStateReader::OpenRank(int64_t rank, int64_t world) {
     Piece piece;
     std::vector<int64_t> shape;
     try {
-      piece = {entry.at("row_begin").get<int64_t>(), entry.at("rows").get<int64_t>(), files_.size(),
-               entry.at("xxh3").get<std::vector<std::string>>()};
-      shape = entry.at("shape").get<std::vector<int64_t>>();
+      piece = {IntegerOf<int64_t>(entry.at("row_begin")), IntegerOf<int64_t>(entry.at("rows")),
+               files_.size(), entry.at("xxh3").get<std::vector<std::string>>()};
+      shape = IntegersOf<int64_t>(entry.at("shape"));
     } catch (const Json::exception& error) {
       return absl::DataLossError(
           fmt::format("{}: tensor {}: {}", file->path(), name, error.what()));

@@ -1,8 +1,8 @@
 #include "common/lora/merge.h"
 
 #include "common/base/check.h"
-#include "common/base/scoped_denormals.h"
 #include "common/lora/merge_kernels.h"
+#include "common/types/scoped_denormals.h"
 
 namespace tandem {
 namespace {

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_integer.h"
 #include "common/base/json_nesting.h"
 #include "common/base/status.h"
 
@@ -50,8 +51,8 @@ std::optional<std::string> TemplateOf(const Json& value) {
 std::vector<int32_t> EosIds(const Json& root) {
   const auto it = root.find("eos_token_id");
   if (it == root.end() || it->is_null()) return {};
-  if (it->is_array()) return it->get<std::vector<int32_t>>();
-  return {it->get<int32_t>()};
+  if (it->is_array()) return IntegersOf<int32_t>(*it);
+  return {IntegerOf<int32_t>(*it)};
 }
 
 absl::StatusOr<TextSettings> Read(const std::string& dir) {

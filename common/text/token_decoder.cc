@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_integer.h"
 #include "common/base/status.h"
 #include "common/text/bpe_model.h"
 #include "common/text/unicode/utf8.h"
@@ -33,9 +34,9 @@ absl::Status AddStep(const nlohmann::json& json, DecoderRule& rule) {
       return InvalidArgument("decoder Replace puts {} bytes in, {} are allowed",
                              rule.replace_to.size(), kMaxReplacement);
     }
-  } else if (type == "Strip" && json.value("stop", 0) == 0) {
+  } else if (type == "Strip" && IntegerOf<int>(json.value("stop", Json(0))) == 0) {
     rule.strip = json.at("content").get<std::string>();
-    rule.strip_count = rule.strip.empty() ? 0 : json.value("start", 0);
+    rule.strip_count = rule.strip.empty() ? 0 : IntegerOf<int>(json.value("start", Json(0)));
   } else {
     return Unsupported(type);
   }
@@ -146,7 +147,7 @@ absl::Status ApplyTemplate(const nlohmann::json& json, PostProcessor& result) {
       continue;
     }
     const std::string name = item.at("SpecialToken").at("id").get<std::string>();
-    const auto ids = json.at("special_tokens").at(name).at("ids").get<std::vector<int32_t>>();
+    const auto ids = IntegersOf<int32_t>(json.at("special_tokens").at(name).at("ids"));
     std::vector<int32_t>& side = sequences > 0 ? after : before;
     side.insert(side.end(), ids.begin(), ids.end());
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "common/base/json_integer.h"
 #include "common/base/json_nesting.h"
 #include "common/base/status.h"
 
@@ -75,7 +76,7 @@ absl::StatusOr<BpeSpec> ParseModel(const Json& model) {
   const Json& vocab = model.at("vocab");
   spec.vocab.reserve(vocab.size());
   for (auto it = vocab.begin(); it != vocab.end(); ++it) {
-    spec.vocab.emplace(it.key(), it->get<int32_t>());
+    spec.vocab.emplace(it.key(), IntegerOf<int32_t>(*it));
   }
   const Json& merges = model.at("merges");
   spec.merges.reserve(merges.size());
@@ -91,7 +92,7 @@ std::vector<AddedToken> ParseAddedTokens(const Json& list) {
   if (list.is_null()) return tokens;
   for (const Json& item : list) {
     AddedToken token;
-    token.id = item.at("id").get<int32_t>();
+    token.id = IntegerOf<int32_t>(item.at("id"));
     token.content = item.at("content").get<std::string>();
     token.special = item.value("special", false);
     token.single_word = item.value("single_word", false);

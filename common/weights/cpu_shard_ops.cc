@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/scoped_denormals.h"
 #include "common/lora/lora_gradients.h"
 #include "common/lora/merge.h"
 #include "common/ops/cpu/adamw.h"
 #include "common/process/threads.h"
+#include "common/types/scoped_denormals.h"
 #include "common/types/tensor_view.h"
 #include "common/weights/shard_ops.h"
 

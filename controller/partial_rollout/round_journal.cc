@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "common/base/json_integer.h"
 #include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/formats/file_io.h"
@@ -77,11 +78,11 @@ std::optional<std::pair<RoundJournal::Place, RoundJournal::Entry>> RoundJournal:
     const std::string& line) try {
   const Json json = Unsealed(line);
   if (json.is_discarded()) return std::nullopt;
-  Entry entry{.version = json.at("version").get<int64_t>()};
+  Entry entry{.version = IntegerOf<int64_t>(json.at("version"))};
   for (const Json& sample : json.at("samples")) {
-    entry.points[sample.at(0).get<uint64_t>()] = sample.at(1).get<int64_t>();
+    entry.points[IntegerOf<uint64_t>(sample.at(0))] = IntegerOf<int64_t>(sample.at(1));
   }
-  return std::pair{Place{json.at("step").get<int64_t>(), json.at("round").get<int64_t>()},
+  return std::pair{Place{IntegerOf<int64_t>(json.at("step")), IntegerOf<int64_t>(json.at("round"))},
                    std::move(entry)};
 } catch (const nlohmann::json::exception&) {
   return std::nullopt;

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "common/base/disk_refusal.h"
+#include "common/base/json_integer.h"
 #include "common/base/json_nesting.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -105,7 +106,7 @@ std::vector<PinnedInput> InputsFromJson(const Json& json) {
   for (const Json& input : json) {
     inputs.push_back({.key = input.at("key").get<std::string>(),
                       .path = input.at("path").get<std::string>(),
-                      .bytes = input.at("bytes").get<int64_t>(),
+                      .bytes = IntegerOf<int64_t>(input.at("bytes")),
                       .digest = input.at("digest").get<std::string>()});
   }
   return inputs;
@@ -138,12 +139,12 @@ absl::StatusOr<ControllerState> FromJson(const std::string& path, const std::str
                       json.at("format").dump(), kFormat);
   }
   ControllerState state;
-  state.step = json.at("step").get<int64_t>();
-  state.version = json.at("version").get<int64_t>();
-  state.data.epoch = json.at("data").at("epoch").get<uint64_t>();
-  state.data.row = json.at("data").at("row").get<int64_t>();
-  state.store_step = json.at("store_step").get<int64_t>();
-  state.world_size = json.at("world_size").get<int>();
+  state.step = IntegerOf<int64_t>(json.at("step"));
+  state.version = IntegerOf<int64_t>(json.at("version"));
+  state.data.epoch = IntegerOf<uint64_t>(json.at("data").at("epoch"));
+  state.data.row = IntegerOf<int64_t>(json.at("data").at("row"));
+  state.store_step = IntegerOf<int64_t>(json.at("store_step"));
+  state.world_size = IntegerOf<int>(json.at("world_size"));
   state.moments = json.at("moments").get<bool>();
   state.skipped_in_a_row = json.value("skipped_in_a_row", int64_t{0});
   if (json.contains("kl_coef")) state.kl_coef = json.at("kl_coef").get<double>();

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_integer.h"
 #include "common/base/json_nesting.h"
 #include "common/base/status.h"
 
@@ -96,21 +97,21 @@ Json InfoJson(const SavedBatchInfo& info) {
 }
 
 SavedBatchInfo InfoFromJson(const Json& json) {
-  SavedBatchInfo info{.step = json.at("step").get<int64_t>(),
-                      .sampling_version = json.at("sampling_version").get<int64_t>(),
-                      .version = json.at("version").get<int64_t>(),
+  SavedBatchInfo info{.step = IntegerOf<int64_t>(json.at("step")),
+                      .sampling_version = IntegerOf<int64_t>(json.at("sampling_version")),
+                      .version = IntegerOf<int64_t>(json.at("version")),
                       .failure = json.at("failure").get<std::string>(),
-                      .epoch = json.at("epoch").get<int64_t>(),
-                      .mini_batch = json.at("mini_batch").get<int64_t>(),
-                      .ranks = json.at("ranks").get<int>(),
+                      .epoch = IntegerOf<int64_t>(json.at("epoch")),
+                      .mini_batch = IntegerOf<int64_t>(json.at("mini_batch")),
+                      .ranks = IntegerOf<int>(json.at("ranks")),
                       .model_path = json.at("model").get<std::string>(),
                       .checkpoint = json.at("checkpoint").get<std::string>(),
                       .config_yaml = json.at("config").get<std::string>(),
                       .metrics = ParseNumbers(json.at("metrics"))};
   for (const Json& mini : json.at("mini_batches")) {
-    info.mini_batches.push_back({.index = mini.at("index").get<int64_t>(),
-                                 .samples = mini.at("samples").get<int64_t>(),
-                                 .trained_tokens = mini.at("trained_tokens").get<int64_t>()});
+    info.mini_batches.push_back({.index = IntegerOf<int64_t>(mini.at("index")),
+                                 .samples = IntegerOf<int64_t>(mini.at("samples")),
+                                 .trained_tokens = IntegerOf<int64_t>(mini.at("trained_tokens"))});
   }
   return info;
 }
@@ -146,28 +147,28 @@ BatchEntry EntryFromJson(const Json& json) {
   BatchEntry entry;
   SavedSample& sample = entry.meta;
   sample.sample_id = ParseId(json.at("id").get<std::string>());
-  sample.group = json.at("group").get<int64_t>();
-  sample.index = json.at("index").get<int64_t>();
-  sample.prompt_tokens = json.at("prompt_tokens").get<int64_t>();
-  sample.trained_tokens = json.at("trained_tokens").get<int64_t>();
+  sample.group = IntegerOf<int64_t>(json.at("group"));
+  sample.index = IntegerOf<int64_t>(json.at("index"));
+  sample.prompt_tokens = IntegerOf<int64_t>(json.at("prompt_tokens"));
+  sample.trained_tokens = IntegerOf<int64_t>(json.at("trained_tokens"));
   sample.finish_reason = ParseFinishReason(json.at("finish_reason").get<std::string>());
   sample.temperature = static_cast<float>(ParseNumber(json.at("temperature")));
   sample.off_support = json.at("off_support").get<bool>();
-  sample.mini_batch = json.at("mini_batch").get<int64_t>();
-  sample.rank = json.at("rank").get<int>();
+  sample.mini_batch = IntegerOf<int64_t>(json.at("mini_batch"));
+  sample.rank = IntegerOf<int>(json.at("rank"));
   sample.score = ParseNumber(json.at("score"));
   sample.reward = ParseNumber(json.at("reward"));
   sample.advantage = ParseNumber(json.at("advantage"));
   sample.reward_terms = ParseNumbers(json.at("reward_terms"));
   for (const Json& segment : json.at("segments")) {
-    sample.segments.push_back({.begin = segment.at(0).get<int64_t>(),
-                               .length = segment.at(1).get<int64_t>(),
+    sample.segments.push_back({.begin = IntegerOf<int64_t>(segment.at(0)),
+                               .length = IntegerOf<int64_t>(segment.at(1)),
                                .trained = segment.at(2).get<bool>(),
-                               .weight_version = segment.at(3).get<int64_t>()});
+                               .weight_version = IntegerOf<int64_t>(segment.at(3))});
   }
   for (const auto& [name, place] : json.at("arrays").items()) {
-    entry.arrays[name] = {.offset = place.at(0).get<uint64_t>(),
-                          .count = place.at(1).get<uint64_t>()};
+    entry.arrays[name] = {.offset = IntegerOf<uint64_t>(place.at(0)),
+                          .count = IntegerOf<uint64_t>(place.at(1))};
   }
   return entry;
 }

@@ -69,7 +69,7 @@ enum class LineFate { kStays, kUndone, kTorn };
 // kTorn: what a kill has left of a line.
 LineFate FateOf(const std::string& line, int64_t step) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  const bool whole = json.is_object() && json.contains("step") && json["step"].is_number();
+  const bool whole = json.is_object() && json.contains("step") && json["step"].is_number_integer();
   if (!whole) return LineFate::kTorn;
   return json["step"].get<int64_t>() <= step ? LineFate::kStays : LineFate::kUndone;
 }

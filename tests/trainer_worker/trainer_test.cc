@@ -128,6 +128,9 @@ TEST_CASE("Commands out of order are refused and say what comes first", "[traine
   REQUIRE(Says(wrong, "at weight version 0, not 3"));
   REQUIRE(Says(trainer.OptimizerStep(1).status(), "ForwardBackward comes first"));
   REQUIRE(trainer.OptimizerStep(5).status().code() == absl::StatusCode::kFailedPrecondition);
+  for (const int64_t version : {INT64_MIN, int64_t{-1}}) {  // the first has no predecessor at all
+    REQUIRE(absl::IsInvalidArgument(trainer.OptimizerStep(version).status()));
+  }
   REQUIRE(
       Says(trainer.ComputeLogProbs(1, LogProbPolicy::kReference).status(), "no reference policy"));
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "common/base/scoped_denormals.h"
+#include "common/types/scoped_denormals.h"
 
 namespace tandem {
 namespace {

@@ -75,11 +75,7 @@ class Namespace : public Object {
  public:
   explicit Namespace(Mapping attributes) : attributes_(std::move(attributes)) {}
   std::string TypeName() const override { return "Namespace"; }
-  std::string Print() const override {
-    // It may hold itself.
-    const DepthScope depth(CurrentAllowance());
-    return depth.too_deep() ? "" : "<Namespace " + Repr(Value::Map(attributes_)) + ">";
-  }
+  std::string Print() const override { return "<Namespace " + Repr(Value::Map(attributes_)) + ">"; }
   void LetGo() override { attributes_ = Mapping(); }
   std::optional<Value> GetAttribute(const std::string& name) override {
     const Value* value = attributes_.Find(std::string_view(name));

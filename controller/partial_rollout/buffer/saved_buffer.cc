@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <xxhash.h>
 
+#include "common/base/json_integer.h"
 #include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
@@ -102,9 +103,9 @@ absl::Status Damaged(const std::string& path, const std::string& what) {
 }
 
 Prompt PromptFromJson(const Json& json) {
-  return {.data_row = json.at("row").get<uint64_t>(),
-          .epoch = json.at("epoch").get<uint64_t>(),
-          .tokens = json.at("tokens").get<std::vector<int32_t>>(),
+  return {.data_row = IntegerOf<uint64_t>(json.at("row")),
+          .epoch = IntegerOf<uint64_t>(json.at("epoch")),
+          .tokens = IntegersOf<int32_t>(json.at("tokens")),
           .text = json.at("text").get<std::string>(),
           .data_source = json.at("data_source").get<std::string>(),
           .ground_truth = json.at("ground_truth").get<std::string>(),
@@ -120,14 +121,14 @@ FinishReason ParseFinishReason(const std::string& name) {
 }
 
 BufferedSample SampleFromJson(const Json& json) {
-  BufferedSample sample{.sample_id = json.at("id").get<uint64_t>(),
-                        .offset = json.at("offset").get<int64_t>(),
+  BufferedSample sample{.sample_id = IntegerOf<uint64_t>(json.at("id")),
+                        .offset = IntegerOf<int64_t>(json.at("offset")),
                         .log_probs = json.at("log_probs").get<bool>(),
                         .off_support = json.at("off_support").get<bool>(),
                         .temperature = json.at("temperature").get<float>(),
                         .finish = ParseFinishReason(json.at("finish").get<std::string>())};
   for (const Json& run : json.at("versions")) {
-    sample.versions.push_back({run.at(0).get<int64_t>(), run.at(1).get<int64_t>()});
+    sample.versions.push_back({IntegerOf<int64_t>(run.at(0)), IntegerOf<int64_t>(run.at(1))});
   }
   return sample;
 }
@@ -217,7 +218,7 @@ absl::Status OpenArrays(const Json& header, SavedBuffer& buffer) {
   if (absl::IsNotFound(file.status())) return Damaged(path, "it is missing");
   TANDEM_RETURN_IF_ERROR(file.status());
   buffer.arrays = *std::move(file);
-  const auto bytes = header.at("tokens").at("bytes").get<uint64_t>();
+  const auto bytes = IntegerOf<uint64_t>(header.at("tokens").at("bytes"));
   if (buffer.arrays->size() != bytes) {
     return Damaged(path,
                    fmt::format("it has {} bytes, {} were written", buffer.arrays->size(), bytes));
@@ -294,17 +295,17 @@ absl::StatusOr<std::optional<SavedBuffer>> ReadBuffer(const std::string& checkpo
   try {
     const Json& header = lines.front();
     buffer.tokenizer_digest = header.at("tokenizer").get<std::string>();
-    buffer.vocab_limit = header.at("vocab_limit").get<int64_t>();
-    buffer.response_length = header.at("response_length").get<int64_t>();
+    buffer.vocab_limit = IntegerOf<int64_t>(header.at("vocab_limit"));
+    buffer.response_length = IntegerOf<int64_t>(header.at("response_length"));
     buffer.settings = header.at("settings").get<std::map<std::string, std::string>>();
-    buffer.step = header.at("step").get<int64_t>();
-    buffer.next_group = header.at("next_group").get<int64_t>();
+    buffer.step = IntegerOf<int64_t>(header.at("step"));
+    buffer.next_group = IntegerOf<int64_t>(header.at("next_group"));
     for (size_t i = 1; i < lines.size(); ++i) {
       BufferedGroup group{
           .prompt = std::make_shared<const Prompt>(PromptFromJson(lines[i].at("prompt")))};
       for (const Json& sample : lines[i].at("samples"))
         group.samples.push_back(SampleFromJson(sample));
-      buffer.groups.emplace(lines[i].at("group").get<int64_t>(), std::move(group));
+      buffer.groups.emplace(IntegerOf<int64_t>(lines[i].at("group")), std::move(group));
     }
     const bool counted =
         buffer.groups.size() == lines.size() - 1 &&

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_integer.h"
+
 namespace tandem {
 namespace {
 
@@ -30,17 +32,17 @@ LedgerSnapshot LedgerFromJson(const nlohmann::json& json) {
   LedgerSnapshot ledger;
   for (const nlohmann::json& entry : json.at("entries")) {
     ledger.entries.push_back({entry.at(0).get<std::string>(),
-                              static_cast<Location>(entry.at(1).get<int>()),
-                              entry.at(2).get<int64_t>(), entry.at(3).get<int64_t>()});
+                              static_cast<Location>(IntegerOf<int>(entry.at(1))),
+                              IntegerOf<int64_t>(entry.at(2)), IntegerOf<int64_t>(entry.at(3))});
   }
-  ledger.device_bytes = json.at("device").get<int64_t>();
-  ledger.device_peak_bytes = json.at("device_peak").get<int64_t>();
-  ledger.memory_bytes = json.at("memory").get<int64_t>();
-  ledger.memory_peak_bytes = json.at("memory_peak").get<int64_t>();
-  ledger.process_bytes = json.at("process").get<int64_t>();
-  ledger.process_peak_bytes = json.at("process_peak").get<int64_t>();
-  ledger.baseline_bytes = json.at("baseline").get<int64_t>();
-  ledger.resident_bytes = json.at("resident").get<int64_t>();
+  ledger.device_bytes = IntegerOf<int64_t>(json.at("device"));
+  ledger.device_peak_bytes = IntegerOf<int64_t>(json.at("device_peak"));
+  ledger.memory_bytes = IntegerOf<int64_t>(json.at("memory"));
+  ledger.memory_peak_bytes = IntegerOf<int64_t>(json.at("memory_peak"));
+  ledger.process_bytes = IntegerOf<int64_t>(json.at("process"));
+  ledger.process_peak_bytes = IntegerOf<int64_t>(json.at("process_peak"));
+  ledger.baseline_bytes = IntegerOf<int64_t>(json.at("baseline"));
+  ledger.resident_bytes = IntegerOf<int64_t>(json.at("resident"));
   // Records that were written before GPUs were supported lack both fields.
   ledger.driver_total_bytes = json.value("driver_total", int64_t{0});
   ledger.driver_free_bytes = json.value("driver_free", int64_t{0});
@@ -64,7 +66,7 @@ std::vector<WorkerMemory> WorkersFromJson(const std::string& text) {
   try {
     for (const nlohmann::json& worker : nlohmann::json::parse(text)) {
       workers.push_back({worker.at("role").get<std::string>() == "trainer",
-                         worker.at("rank").get<int>(), LedgerFromJson(worker.at("ledger"))});
+                         IntegerOf<int>(worker.at("rank")), LedgerFromJson(worker.at("ledger"))});
     }
   } catch (const nlohmann::json::exception&) {
     workers.clear();
@@ -104,10 +106,10 @@ std::vector<Segment> SegmentsFromJson(const std::string& text) {
                        entry[1].is_number_integer() && entry[2].is_boolean() &&
                        entry[3].is_number_integer();
     if (!whole) return {};
-    segments.push_back({.begin = entry[0].get<int64_t>(),
-                        .length = entry[1].get<int64_t>(),
+    segments.push_back({.begin = IntegerOf<int64_t>(entry[0]),
+                        .length = IntegerOf<int64_t>(entry[1]),
                         .trained = entry[2].get<bool>(),
-                        .weight_version = entry[3].get<int64_t>()});
+                        .weight_version = IntegerOf<int64_t>(entry[3])});
   }
   return segments;
 }

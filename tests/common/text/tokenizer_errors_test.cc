@@ -49,6 +49,10 @@ TEST_CASE("Tokenizer with contradictions in its ids is refused", "[text]") {
   root = ByteTokenizerJson();
   root["model"]["vocab"]["ab"] = -3;
   REQUIRE_THAT(LoadError(root), Contains("impossible id -3"));
+  for (const double id : {4.52e14, 1.5}) {
+    root["model"]["vocab"]["ab"] = id;
+    REQUIRE_THAT(LoadError(root), Contains("test.json") && Contains("must be a whole number"));
+  }
   root = ByteTokenizerJson();
   root["added_tokens"] = {AddedTokenJson(300, "ab")};
   REQUIRE_THAT(LoadError(root), Contains("added token 'ab'"));

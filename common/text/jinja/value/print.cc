@@ -115,6 +115,9 @@ std::string ToText(const Value& value) {
 }
 
 std::string Repr(const Value& value) {
+  // Lists and mappings lie in each other only so deep, but a namespace in them may hold them again.
+  const DepthScope depth(CurrentAllowance());
+  if (depth.too_deep()) return "";
   switch (value.kind()) {
     case Kind::kUndefined:
       return "Undefined";
