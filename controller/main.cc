@@ -17,6 +17,7 @@
 #include "common/net/grpc_status.h"
 #include "common/process/exit_code.h"
 #include "common/process/fault_injection.h"
+#include "common/process/files/private_files.h"
 #include "common/process/pause_detector.h"
 #include "common/process/threads.h"
 #include "controller/algorithm/advantage_estimator.h"
@@ -151,6 +152,7 @@ int Run(const Flags& flags) {
 int main(int argc, char** argv) {
   // A reader of its output that goes away must not end the run.
   std::signal(SIGPIPE, SIG_IGN);
+  tandem::KeepOthersFromWriting();
   tandem::Flags flags;
   const int parsed = tandem::ParseFlags(argc, argv, &flags);
   if (parsed != tandem::kExitDone) return parsed < 0 ? tandem::kExitDone : parsed;

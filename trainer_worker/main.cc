@@ -17,6 +17,7 @@
 #include "common/net/worker_program.h"
 #include "common/process/cores.h"
 #include "common/process/fault_injection.h"
+#include "common/process/files/private_files.h"
 #include "common/process/pause_detector.h"
 #include "common/process/progress_watchdog.h"
 #include "common/process/stop_signal.h"
@@ -171,6 +172,7 @@ int Run(const WorkerFlags& flags) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
+  tandem::KeepOthersFromWriting();
   tandem::WorkerFlags flags{.build = tandem::ThisBuild()};
   const int parsed = tandem::ParseWorkerFlags(
       "trainer", "Tandem trainer worker: trains a shard of the model.", argc, argv, &flags);

@@ -9,13 +9,11 @@
 
 #include "common/base/status.h"
 #include "common/net/protocol.h"
+#include "common/net/security/call_roles.h"
 #include "common/process/files/run_token.h"
 
 namespace tandem {
 namespace {
-
-constexpr int kMaxRank =
-    4095;  // far above the ranks of any run; the controller checks the real limit
 
 // Empty, or what is wrong with a --device.
 std::string IsDevice(const std::string& device) {

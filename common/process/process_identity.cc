@@ -44,4 +44,10 @@ std::string ProcessStart(int64_t pid) { return pid <= 0 ? "" : StartOf(std::to_s
 
 std::string OwnProcessStart() { return StartOf("self"); }
 
+bool SamePidNamespace(const std::string& process_start, const std::string& other) {
+  const size_t end = process_start.find(' ');
+  return end != std::string::npos && other.find(' ') == end &&
+         process_start.compare(0, end, other, 0, end) == 0;
+}
+
 }  // namespace tandem

@@ -12,6 +12,10 @@ namespace tandem {
 // has not noticed. Equal answers at two times, or of two processes: it is the same process.
 std::string ProcessStart(int64_t pid);
 
+// Whether two answers are of one pid namespace, so that a process of the one is seen from the
+// other. False for "".
+bool SamePidNamespace(const std::string& process_start, const std::string& other);
+
 // ProcessStart of this process. Unlike ProcessStart(getpid()) it is right where /proc is that of
 // another pid namespace.
 std::string OwnProcessStart();

@@ -61,6 +61,7 @@ grpc::Status ClusterService::Register(grpc::ServerContext* context,
     LogWarn("Refused a worker: {}", std::string(incarnation.status().message()));
     return ToGrpcStatus(incarnation.status());
   }
+  holders_.Write(registry_);
   LogInfo("{} registered: incarnation {}, process {}, {}{}", announcement->key.Text(), *incarnation,
           announcement->pid, announcement->address,
           announcement->numerics_class.empty() ? "" : ", ready, " + announcement->numerics_class);

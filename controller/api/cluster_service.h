@@ -8,6 +8,7 @@
 
 #include "controller/rollouts/parity_probe.h"
 #include "controller/store/sample_store.h"
+#include "controller/workers/rank_holders.h"
 #include "controller/workers/worker_registry.h"
 #include "tandem/v1/controller.grpc.pb.h"
 
@@ -18,11 +19,13 @@ class ClusterService final : public v1::ClusterService::Service {
   // `welcome` is the response to a registration, without the incarnation; `project` the one whose
   // workers may call over TLS (ServedProject). The references must outlive the service.
   ClusterService(WorkerRegistry& registry,
+                 RankHolders& holders,
                  SampleStore& samples,
                  ParityProbe& probe,
                  v1::RegisterResponse welcome,
                  std::string project)
       : registry_(registry),
+        holders_(holders),
         samples_(samples),
         probe_(probe),
         welcome_(std::move(welcome)),
@@ -53,6 +56,7 @@ class ClusterService final : public v1::ClusterService::Service {
   absl::Status TakeLogProbs(const v1::PutLogProbsRequest& request);
 
   WorkerRegistry& registry_;
+  RankHolders& holders_;
   SampleStore& samples_;
   ParityProbe& probe_;
   const v1::RegisterResponse welcome_;

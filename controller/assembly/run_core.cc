@@ -30,6 +30,7 @@
 #include "controller/run/loop_watch.h"
 #include "controller/store/disk/waiting_run_store.h"
 #include "controller/workers/hang_detector.h"
+#include "controller/workers/rank_holders.h"
 #include "controller/workers/rollout_client.h"
 #include "controller/workers/trainer_client.h"
 #include "tandem/v1/config.pb.h"
@@ -185,7 +186,9 @@ absl::Status RunCore::Serve(const StepContext& context,
                             const std::function<absl::Status()>& work) {
   const RpcSecurity security = MakeRpcSecurity(*config_);
   TANDEM_ASSIGN_OR_RETURN(const std::string project, ServedProject(security));
-  ClusterService cluster(registry_, *stores_.samples, probe_,
+  RankHolders holders(options_.run_dir);
+  registry_.Reserve(holders.Read());
+  ClusterService cluster(registry_, holders, *stores_.samples, probe_,
                          MakeWelcome(ConfigForWorkers(*config_, options_), *inputs_.tokenizer),
                          project);
   TandemService api({.control = control_,

@@ -173,7 +173,8 @@ RegistryOptions MakeRegistryOptions(const v1::Config& config,
           .allow_other_build = config.cluster().allow_other_build(),
           // Without an id no worker is taken for one of this host, and losses alone free a rank.
           .boot_id = ReadBootId().value_or(""),
-          .process_start = ProcessStart};
+          .process_start = ProcessStart,
+          .own_process_start = OwnProcessStart()};
 }
 
 ParityProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit) {

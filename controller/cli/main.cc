@@ -11,6 +11,7 @@
 #include "common/base/build_info.h"
 #include "common/base/status.h"
 #include "common/process/exit_code.h"
+#include "common/process/files/private_files.h"
 #include "common/process/files/run_token.h"
 #include "common/types/sample.h"
 #include "controller/cli/api_commands.h"
@@ -460,4 +461,7 @@ class CommandLine {
 }  // namespace
 }  // namespace tandem
 
-int main(int argc, char** argv) { return tandem::CommandLine().Run(argc, argv); }
+int main(int argc, char** argv) {
+  tandem::KeepOthersFromWriting();
+  return tandem::CommandLine().Run(argc, argv);
+}

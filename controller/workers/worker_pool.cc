@@ -96,8 +96,8 @@ void WorkerPool::MarkLost(const WorkerKey& key, int64_t incarnation) {
 
 void WorkerPool::DetectLostAndCancelCalls() {
   for (const WorkerKey& key : registry_.DetectLost()) {
-    LogWarn("No heartbeat from {} for {}: treating it as lost.", key.Text(),
-            absl::FormatDuration(registry_.heartbeat_timeout()));
+    LogWarn("No heartbeat from {} for cluster.heartbeat_timeout_seconds: treating it as lost.",
+            key.Text());
   }
   const MutexLock lock(clients_mutex_);
   const auto is_current = [this](const WorkerKey& key, int64_t incarnation) {

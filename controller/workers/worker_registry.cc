@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/net/protocol.h"
+#include "common/process/process_identity.h"
 
 namespace tandem {
 namespace {
@@ -35,16 +36,16 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcemen
   TANDEM_RETURN_IF_ERROR(CheckNumerics(key, announcement.numerics_class));
   TANDEM_RETURN_IF_ERROR(CheckChoices(announcement));
 
-  const auto existing = workers_.find(key);
-  const bool same_process = existing != workers_.end() &&
-                            existing->second.announcement.boot_nonce == announcement.boot_nonce;
-  if (!same_process && existing != workers_.end()) {
-    TANDEM_RETURN_IF_ERROR(CheckFree(announcement, existing->second));
+  const WorkerEntry* const holder = LastHolder(key);
+  const bool same_process =
+      holder != nullptr && holder->announcement.boot_nonce == announcement.boot_nonce;
+  if (holder != nullptr && !same_process) {
+    TANDEM_RETURN_IF_ERROR(CheckFree(announcement, *holder));
   }
   int64_t& last = last_incarnation_[key];
   WorkerEntry entry;
   if (same_process) {
-    entry = existing->second;
+    entry = *holder;
   } else {
     entry.incarnation = announcement.incarnation != 0 ? announcement.incarnation : last + 1;
     last = std::max(last, entry.incarnation);
@@ -56,7 +57,29 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcemen
   entry.state = announcement.numerics_class.empty() ? WorkerEntry::State::kStarting
                                                     : WorkerEntry::State::kReady;
   workers_[key] = entry;
+  earlier_.erase(key);
   return entry.incarnation;
+}
+
+void WorkerRegistry::Reserve(std::vector<WorkerEntry> earlier) {
+  const MutexLock lock(workers_mutex_);
+  for (WorkerEntry& entry : earlier) {
+    const WorkerKey key = entry.key();
+    int64_t& last = last_incarnation_[key];
+    last = std::max(last, entry.incarnation);
+    const bool seen = !options_.boot_id.empty() && entry.announcement.boot_id == options_.boot_id &&
+                      SamePidNamespace(entry.process_start, options_.own_process_start);
+    if (!seen) entry.process_start.clear();
+    entry.last_heartbeat = clock_.Now();
+    earlier_[key] = std::move(entry);
+  }
+}
+
+const WorkerEntry* WorkerRegistry::LastHolder(const WorkerKey& key) const {
+  for (const auto* holders : {&workers_, &earlier_}) {
+    if (const auto found = holders->find(key); found != holders->end()) return &found->second;
+  }
+  return nullptr;
 }
 
 std::string WorkerRegistry::SeenStart(const Announcement& announcement) const {
@@ -67,9 +90,10 @@ std::string WorkerRegistry::SeenStart(const Announcement& announcement) const {
 }
 
 bool WorkerRegistry::HoldsRank(const WorkerEntry& entry) const {
-  if (entry.state == WorkerEntry::State::kLost) return false;
   if (!entry.process_start.empty()) {
-    return options_.process_start(entry.announcement.pid) == entry.process_start;
+    const std::string seen = options_.process_start(entry.announcement.pid);
+    if (seen != entry.process_start) return false;
+    if (entry.state != WorkerEntry::State::kLost) return true;
   }
   const absl::Duration silence = clock_.Now() - entry.last_heartbeat;
   // A starting worker loads its model and sends nothing yet.
@@ -79,7 +103,7 @@ bool WorkerRegistry::HoldsRank(const WorkerEntry& entry) const {
 
 absl::Status WorkerRegistry::CheckFree(const Announcement& announcement,
                                        const WorkerEntry& holder) const {
-  if (announcement.incarnation != 0) {
+  if (announcement.incarnation != 0 && workers_.contains(announcement.key)) {
     return MakeStatus(absl::StatusCode::kAborted, "{} has been taken over by process {}",
                       announcement.key.Text(), holder.announcement.pid);
   }

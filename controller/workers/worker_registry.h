@@ -90,19 +90,25 @@ struct RegistryOptions {
   // ProcessStart of common/process/process_identity.h: tells a process of this host that has ended.
   // By default none is seen, as from within a container.
   std::function<std::string(int64_t pid)> process_start = [](int64_t) { return std::string(); };
+  std::string own_process_start;  // OwnProcessStart of the controller
 };
 
 // A worker is starting until its numerics class is known, then ready. It is lost when it sends no
 // heartbeat for heartbeat_timeout or a caller saw its connection break, and ready again with its
 // next heartbeat. A process that registers for a taken rank is refused while the rank's process
-// lives; it replaces one that has ended or is lost and gets a new incarnation. If the controller can
-// see the process in /proc, it has ended when /proc no longer shows it. If not, as in another
-// container, it counts as ended after heartbeat_timeout of silence, or register_timeout while it is
-// starting. Thread-safe.
+// lives; it replaces one that has ended and gets a new incarnation. If the controller can see the
+// process in /proc, it has ended when /proc no longer shows it. If not, as in another container, it
+// counts as ended after heartbeat_timeout of silence, or register_timeout while it is starting. A
+// lost one that is silent for as long gives up its rank too. Thread-safe.
 class WorkerRegistry {
  public:
   WorkerRegistry(RegistryOptions options, Clock& clock)
       : options_(std::move(options)), clock_(clock) {}
+
+  // Call before any worker registers, with the workers of the controller before, lost or starting.
+  // They hold their ranks as if they had been heard of now; those that come back keep their
+  // incarnations, others get later ones.
+  void Reserve(std::vector<WorkerEntry> earlier);
 
   // Returns the worker's incarnation; the same boot_nonce gets the same one.
   // InvalidArgument: protocol or rank; FailedPrecondition: another build where that is not allowed,
@@ -123,7 +129,8 @@ class WorkerRegistry {
 
   // Marks workers without a heartbeat for heartbeat_timeout as lost; returns those marked now.
   std::vector<WorkerKey> DetectLost();
-  // Marks the worker lost because a call to it failed.
+  // Marks the worker lost because a call to it failed. Its process may live, and then keeps the
+  // rank.
   void MarkLost(const WorkerKey& key, int64_t incarnation);
 
   std::optional<WorkerEntry> Find(const WorkerKey& key) const;
@@ -136,7 +143,6 @@ class WorkerRegistry {
   std::vector<std::string> Missing() const;
   // A message that names both builds if the worker's differs from the controller's, else empty.
   std::string OtherBuild(const Announcement& announcement) const;
-  absl::Duration heartbeat_timeout() const { return options_.heartbeat_timeout; }
   // The controller's build, then "; rollout 0: ..." for each worker of another.
   std::string builds() const;
   // The common numerics class, "" while unknown.
@@ -149,6 +155,9 @@ class WorkerRegistry {
   // number; else "".
   std::string SeenStart(const Announcement& announcement) const;
   bool HoldsRank(const WorkerEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
+  // Who had the rank last: a worker, or one of an earlier controller. Null: nobody.
+  const WorkerEntry* LastHolder(const WorkerKey& key) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   // Whether the announced process may have the rank of `holder`, another process.
   absl::Status CheckFree(const Announcement& announcement, const WorkerEntry& holder) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
@@ -166,6 +175,8 @@ class WorkerRegistry {
   Clock& clock_;
   mutable Mutex workers_mutex_;
   std::map<WorkerKey, WorkerEntry> workers_ ABSL_GUARDED_BY(workers_mutex_);
+  // Those of the controller before whose ranks nobody has taken since.
+  std::map<WorkerKey, WorkerEntry> earlier_ ABSL_GUARDED_BY(workers_mutex_);
   std::map<WorkerKey, int64_t> last_incarnation_ ABSL_GUARDED_BY(workers_mutex_);
 };
 

@@ -118,6 +118,7 @@ int main(int argc, char** argv) {
   // A reader of its output that goes away must not end the run.
   std::signal(SIGPIPE, SIG_IGN);
   tandem::BlockSignals();
+  tandem::KeepOthersFromWriting();
   tandem::Flags flags;
   std::error_code error;
   flags.bin_dir = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();

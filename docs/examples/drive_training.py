@@ -4,9 +4,13 @@
     deploy/launch.sh configs/quickstart.yaml --start-paused &
     .deps/examples/bin/python docs/examples/drive_training.py unix:runs/tandem/quickstart/controller.sock
 
-On a port of 127.0.0.1 every call must have the run's token in its metadata (docs/guides/security.md).
+A run that listens on a port, as with cluster.listen=127.0.0.1:7001, answers to who has its token: name its
+directory as well (docs/guides/security.md):
+
+    .deps/examples/bin/python docs/examples/drive_training.py 127.0.0.1:7001 runs/tandem/quickstart
 """
 
+import pathlib
 import sys
 import uuid
 
@@ -15,8 +19,26 @@ from tandem.v1 import controller_pb2 as pb
 from tandem.v1 import controller_pb2_grpc
 
 
-def main(address):
-    api = controller_pb2_grpc.TandemServiceStub(grpc.insecure_channel(address))
+class WithToken(grpc.UnaryUnaryClientInterceptor):
+    """Sends the run's token. It is read for each call: a controller that is restarted makes a new one."""
+
+    def __init__(self, run_dir):
+        self._file = pathlib.Path(run_dir, "token")
+
+    def intercept_unary_unary(self, continuation, details, request):
+        metadata = [*(details.metadata or []), ("authorization", f"Bearer {self._file.read_text().strip()}")]
+        return continuation(details._replace(metadata=metadata), request)
+
+
+def connect(address, run_dir=None):
+    channel = grpc.insecure_channel(address)
+    if run_dir is not None:
+        channel = grpc.intercept_channel(channel, WithToken(run_dir))
+    return controller_pb2_grpc.TandemServiceStub(channel)
+
+
+def main(*where):
+    api = connect(*where)
     status = api.GetStatus(pb.GetStatusRequest(), timeout=10, wait_for_ready=True)
     print(f"run {status.run_id}: step {status.step} of {status.total_steps}")
     # A request id makes the call idempotent: sent twice, it still trains two steps.
@@ -32,4 +54,4 @@ def main(address):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

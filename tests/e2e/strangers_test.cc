@@ -133,7 +133,18 @@ TEST_CASE("A controller that is killed makes a new token, which its workers take
   REQUIRE(rig.Log("rollout").find("Registered again") != std::string::npos);
 }
 
+// Files and folders of the run that other users may write, or could were the directory open.
+std::vector<std::string> WritableByOthers(const std::string& run_dir) {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(run_dir)) {
+    if (entry.is_symlink() || (ModeOf(entry.path()) & 0022) == 0) continue;
+    found.push_back(entry.path().string());
+  }
+  return found;
+}
+
 TEST_CASE("A second worker of a rank is refused, and the first trains on") {
+  const UmaskOf open(0);
   ClusterRig rig;
   TestProcess& launcher = rig.Launch({"--start-paused"});
   rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
@@ -147,6 +158,7 @@ TEST_CASE("A second worker of a rank is refused, and the first trains on") {
   REQUIRE(said.find("rollout 0 is held by process ") != std::string::npos);
   REQUIRE(rig.Ctl({"run", "0"}).code == 0);
   REQUIRE(rig.Status()->restarts() == 0);
+  REQUIRE(WritableByOthers(rig.run_dir()).empty());
   REQUIRE(rig.Ctl({"stop"}).code == 0);
   REQUIRE(launcher.Wait() == 0);
 }

@@ -14,7 +14,6 @@ namespace tandem {
 namespace {
 
 constexpr std::string_view kTrustDomain = "spiffe://tandem/";
-constexpr int kMaxRank = 4095;  // as of common/net/worker_program.cc
 
 const RoleNames kController = {"controller"};
 const RoleNames kTrainer = {"trainer"};

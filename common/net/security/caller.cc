@@ -9,9 +9,9 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
-#include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/net/security/call_roles.h"
+#include "common/net/security/refusal_log.h"
 
 namespace tandem {
 namespace {
@@ -58,12 +58,15 @@ class RoleCheck final : public grpc::AuthMetadataProcessor {
     const auto callers = CallersOf(*context);
     const absl::Status checked =
         callers.ok() ? CheckMayCall(*callers, project_, method) : AsDenied(callers.status());
-    if (!checked.ok()) LogWarn("Refused a call: {}", std::string(checked.message()));
+    // The message names the call and the roles of the caller's certificate.
+    const std::string message(checked.message());
+    if (!checked.ok()) refusals_.Tell(message, message);
     return {static_cast<grpc::StatusCode>(checked.code()), std::string(checked.message())};
   }
 
  private:
   const std::string project_;
+  RefusalLog refusals_;
 };
 
 }  // namespace

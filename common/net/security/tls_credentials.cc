@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include <absl/time/clock.h>
 #include <fmt/ranges.h>
 #include <grpcpp/security/auth_metadata_processor.h>
 #include <grpcpp/security/credentials.h>
@@ -36,8 +37,22 @@ absl::StatusOr<std::string> ReadPem(const std::string& key, const std::string& p
   return text.str();
 }
 
+// Finds at the start what would otherwise only make connections fail. Later, while files are
+// replaced, a certificate may for a moment be without its key.
+absl::Status CheckFiles(const RpcSecurity& security) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string cert, ReadPem("cert", security.cert));
+  TANDEM_ASSIGN_OR_RETURN(const std::string key, ReadPem("key", security.key));
+  TANDEM_ASSIGN_OR_RETURN(const std::string ca, ReadPem("ca", security.ca));
+  const absl::Time now = absl::Now();
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckCertificate(cert, now), security.cert));
+  TANDEM_RETURN_IF_ERROR(
+      Annotate(CheckKey(key, cert), fmt::format("{}, with {}", security.key, security.cert)));
+  return Annotate(CheckAuthorities(ca, now), security.ca);
+}
+
 // One for all users of the same files: it has a thread that looks at them.
-std::shared_ptr<tls::FileWatcherCertificateProvider> WatchFiles(const RpcSecurity& security) {
+absl::StatusOr<std::shared_ptr<tls::FileWatcherCertificateProvider>> WatchFiles(
+    const RpcSecurity& security) {
   using Files = std::tuple<std::string, std::string, std::string>;
   static Mutex watchers_mutex;
   static std::map<Files, std::weak_ptr<tls::FileWatcherCertificateProvider>> watchers;
@@ -45,18 +60,13 @@ std::shared_ptr<tls::FileWatcherCertificateProvider> WatchFiles(const RpcSecurit
   auto& known = watchers[{security.key, security.cert, security.ca}];
   auto watcher = known.lock();
   if (watcher == nullptr) {
+    TANDEM_RETURN_IF_ERROR(CheckFiles(security));
     watcher = std::make_shared<tls::FileWatcherCertificateProvider>(
         security.key, security.cert, security.ca,
         static_cast<unsigned>(absl::ToInt64Seconds(kTlsRefresh)));
     known = watcher;
   }
   return watcher;
-}
-
-absl::Status CheckReadable(const RpcSecurity& security) {
-  TANDEM_RETURN_IF_ERROR(ReadPem("cert", security.cert).status());
-  TANDEM_RETURN_IF_ERROR(ReadPem("key", security.key).status());
-  return ReadPem("ca", security.ca).status();
 }
 
 }  // namespace
@@ -81,9 +91,9 @@ absl::StatusOr<std::string> ServedProject(const RpcSecurity& security) {
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsServerCredentials(
     const RpcSecurity& security) {
-  TANDEM_RETURN_IF_ERROR(CheckReadable(security));
+  TANDEM_ASSIGN_OR_RETURN(const auto watcher, WatchFiles(security));
   TANDEM_ASSIGN_OR_RETURN(const std::string project, ServedProject(security));
-  tls::TlsServerCredentialsOptions options(WatchFiles(security));
+  tls::TlsServerCredentialsOptions options(watcher);
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
   options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
@@ -94,9 +104,9 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsServerCredential
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeTlsChannelCredentials(
     const RpcSecurity& security) {
-  TANDEM_RETURN_IF_ERROR(CheckReadable(security));
+  TANDEM_ASSIGN_OR_RETURN(const auto watcher, WatchFiles(security));
   tls::TlsChannelCredentialsOptions options;
-  options.set_certificate_provider(WatchFiles(security));
+  options.set_certificate_provider(watcher);
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
   return tls::TlsCredentials(options);

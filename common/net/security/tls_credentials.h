@@ -27,12 +27,13 @@ absl::StatusOr<std::string> ServedProject(const RpcSecurity& security);
 
 // Callers show a certificate that `security.ca` signed, and make the calls of their role
 // (common/net/security/call_roles.h) in the ServedProject.
-// InvalidArgument: this process's own certificate names no project, or several; or a file is none
-// of TLS. NotFound: a file cannot be read.
+// The first use of the files in a process checks them. InvalidArgument: one holds no PEM
+// certificate or key, the key is not the certificate's, or a certificate is not valid now; this
+// process's own certificate names no project, or several. NotFound: a file cannot be read.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsServerCredentials(
     const RpcSecurity& security);
 
-// NotFound: a file cannot be read.
+// Errors as of MakeTlsServerCredentials, but a certificate without project is none.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeTlsChannelCredentials(
     const RpcSecurity& security);
 

@@ -7,6 +7,7 @@
 #include <grpcpp/support/client_interceptor.h>
 
 #include "common/base/log.h"
+#include "common/net/security/refusal_log.h"
 #include "common/process/files/run_token.h"
 
 namespace tandem {
@@ -59,23 +60,29 @@ class TokenCheck final : public grpc::AuthMetadataProcessor {
                        grpc::AuthContext* /*context*/,
                        OutputMetadata* consumed,
                        OutputMetadata* /*response*/) override {
+    const auto path = metadata.find(":path");
+    const std::string method =
+        path == metadata.end() ? "" : std::string(path->second.data(), path->second.size());
     const auto header = metadata.find(kHeader);
-    if (header == metadata.end()) {
-      return Refuse("came without the token of the run");
-    }
+    if (header == metadata.end()) return Refuse(method, "came without the token of the run");
     const std::string given(header->second.data(), header->second.size());
     consumed->insert({kHeader, given});
     const absl::StatusOr<std::string> token = ReadRunToken(path_);
     if (!token.ok()) {
-      LogWarn("a call is refused: {}", std::string(token.status().message()));
-      return Refuse("cannot be checked, because this process cannot read the token of the run");
+      const std::string why(token.status().message());
+      refusals_.Tell(why, why);
+      return Refuse(method,
+                    "cannot be checked, because this process cannot read the token of the run");
     }
-    if (!IsRunToken(kScheme + *token, given)) return Refuse("came with another token");
+    if (!IsRunToken(kScheme + *token, given)) return Refuse(method, "came with another token");
     return grpc::Status::OK;
   }
 
  private:
-  grpc::Status Refuse(const std::string& what) const {
+  // Callers without a token cannot be told apart: the log has a line for each method.
+  grpc::Status Refuse(const std::string& method, const std::string& what) {
+    const std::string told = fmt::format("{} {}", method, what);
+    refusals_.Tell(told, told);
     return {grpc::StatusCode::UNAUTHENTICATED,
             fmt::format("the call {}: it is in {}, which only the run's user can read, and is new "
                         "at every start of the controller. tandemctl finds it by --run-dir or "
@@ -85,6 +92,7 @@ class TokenCheck final : public grpc::AuthMetadataProcessor {
   }
 
   const std::string path_;
+  RefusalLog refusals_;
 };
 
 }  // namespace

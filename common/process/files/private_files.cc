@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/disk_refusal.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/process/local_socket.h"
@@ -20,42 +21,49 @@ namespace {
 
 constexpr mode_t kOthers = 0077, kOthersWrite = 0022;
 
-absl::Status CannotMake(const std::string& path, int error) {
-  const absl::StatusCode code = error == ENOENT || error == ENOTDIR
-                                    ? absl::StatusCode::kPermissionDenied
-                                    : IoErrorCode(error);
-  return MakeStatus(code, "cannot make the folder {}: {}", path, std::strerror(error));
+// Makes what is missing of `folder`, where others may read but not write, whatever the umask.
+absl::Status MakeParents(const std::filesystem::path& folder) {
+  std::filesystem::path at;
+  std::error_code unknown;
+  for (const std::filesystem::path& part : folder) {
+    at /= part;
+    if (std::filesystem::is_directory(at, unknown)) continue;
+    if (mkdir(at.c_str(), 0755) != 0) TANDEM_RETURN_IF_ERROR(MakeFolder(at));  // says why not
+  }
+  return absl::OkStatus();
 }
 
-// Makes `path` with mode 0700 and what is above it as the umask says; true if it was missing.
-absl::StatusOr<bool> MakeMissing(const std::string& path) {
-  std::filesystem::path parent = std::filesystem::path(path).lexically_normal();
-  if (!parent.has_filename()) parent = parent.parent_path();  // "a/b/" names a/b
-  parent = parent.parent_path();
-  std::error_code error;
-  if (!parent.empty()) std::filesystem::create_directories(parent, error);
-  if (error) return CannotMake(path, error.value());
+// Makes `path` with mode 0700 where it is missing, and what is above it.
+absl::Status MakeMissing(const std::string& path) {
+  std::filesystem::path folder = std::filesystem::path(path).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // "a/b/" names a/b
+  TANDEM_RETURN_IF_ERROR(MakeParents(folder.parent_path()));
   // The second change gives the owner what an odd umask took.
-  if (mkdir(path.c_str(), 0700) == 0 && chmod(path.c_str(), 0700) == 0) return true;
-  if (errno == EEXIST) return false;
-  return CannotMake(path, errno);
+  if (mkdir(path.c_str(), 0700) == 0 && chmod(path.c_str(), 0700) == 0) return absl::OkStatus();
+  return MakeFolder(path);  // it is there, or cannot be made
 }
 
-// A folder that existed, and what can be done with it.
+// A folder, and what can be done with it.
 struct Folder {
   UniqueFd fd;
   struct stat info {};
 
   bool open_to(mode_t bits) const { return (info.st_mode & bits) != 0; }
   bool ours() const { return info.st_uid == geteuid() || geteuid() == 0; }
-  // Whether the mode is now without `bits`.
-  bool Close(mode_t bits) const { return fchmod(fd.get(), info.st_mode & 07777 & ~bits) == 0; }
+  // Whether the mode is now without `bits`. File systems that keep no modes let fchmod succeed.
+  bool Close(mode_t bits) const {
+    struct stat now {};
+    return fchmod(fd.get(), info.st_mode & 07777 & ~bits) == 0 && fstat(fd.get(), &now) == 0 &&
+           (now.st_mode & bits) == 0;
+  }
 };
 
 absl::StatusOr<Folder> OpenFolder(const std::string& path) {
   Folder folder{.fd = UniqueFd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))};
   if (!folder.fd.valid() || fstat(folder.fd.get(), &folder.info) != 0) {
-    return CannotMake(path, errno);
+    return MarkedByErrno(
+        MakeStatus(IoErrorCode(errno), "cannot open the folder {}: {}", path, std::strerror(errno)),
+        errno);
   }
   return folder;
 }
@@ -67,12 +75,20 @@ absl::Status WritableByOthers(const std::string& path, const Folder& folder) {
                     path, folder.info.st_mode & 07777, folder.info.st_uid, path);
 }
 
-}  // namespace
+absl::Status CannotClose(const std::string& path, const Folder& folder) {
+  return MakeStatus(absl::StatusCode::kPermissionDenied,
+                    "{} is open to other users (mode {:04o}), and changing its mode has no effect, "
+                    "as on file systems that keep no modes: choose a folder on another file system",
+                    path, folder.info.st_mode & 07777);
+}
 
-absl::Status MakePrivateFolder(const std::string& path) {
-  TANDEM_ASSIGN_OR_RETURN(const bool made, MakeMissing(path));
-  if (made) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(const Folder folder, OpenFolder(path));
+absl::Status CheckPrivate(const std::string& path, const Folder& folder) {
+  if (folder.open_to(S_ISVTX) && folder.open_to(kOthersWrite)) {
+    return MakeStatus(absl::StatusCode::kPermissionDenied,
+                      "{} is a folder that users of this host share (mode {:04o}): choose a folder "
+                      "below it",
+                      path, folder.info.st_mode & 07777);
+  }
   if (!folder.ours() && folder.info.st_uid != 0) {
     return MakeStatus(absl::StatusCode::kPermissionDenied,
                       "{} belongs to another user ({}), who could read and replace what is kept "
@@ -85,15 +101,25 @@ absl::Status MakePrivateFolder(const std::string& path) {
             folder.info.st_mode & 07777, folder.info.st_mode & 07777 & ~kOthers);
     return absl::OkStatus();
   }
+  if (folder.info.st_uid == geteuid()) return CannotClose(path, folder);
   if (folder.open_to(kOthersWrite)) return WritableByOthers(path, folder);
   LogWarn("{} can be read by other users (mode {:04o}), and that cannot be changed", path,
           folder.info.st_mode & 07777);
   return absl::OkStatus();
 }
 
+}  // namespace
+
+void KeepOthersFromWriting() { umask(umask(0777) | kOthersWrite); }
+
+absl::Status MakePrivateFolder(const std::string& path) {
+  TANDEM_RETURN_IF_ERROR(MakeMissing(path));
+  TANDEM_ASSIGN_OR_RETURN(const Folder folder, OpenFolder(path));
+  return CheckPrivate(path, folder);
+}
+
 absl::Status MakeSocketFolder(const std::string& path) {
-  TANDEM_ASSIGN_OR_RETURN(const bool made, MakeMissing(path));
-  if (made) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(MakeMissing(path));
   TANDEM_ASSIGN_OR_RETURN(const Folder folder, OpenFolder(path));
   if (!folder.open_to(kOthersWrite) || folder.open_to(S_ISVTX)) return absl::OkStatus();
   if (!folder.ours() || !folder.Close(kOthersWrite)) return WritableByOthers(path, folder);

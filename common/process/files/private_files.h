@@ -9,10 +9,14 @@
 
 namespace tandem {
 
-// Makes the folder `path`, and what is missing above it, with mode 0700; folders above follow the
-// umask. One that exists is closed to others, with a line in the log. PermissionDenied: it belongs
-// to another user, or others can write in it and its mode cannot be changed. Otherwise by
-// IoErrorCode.
+// What this process makes from now on has no mode by which other users may write, whatever the
+// umask was. For the start of a program, before it has threads.
+void KeepOthersFromWriting();
+
+// Makes the folder `path` with mode 0700; what is missing above it others may read as the umask
+// says, never write. One that exists is closed to others, with a line in the log. PermissionDenied:
+// it belongs to another user, is one that users share, as /tmp, or its mode cannot be changed.
+// Otherwise as MakeFolder.
 absl::Status MakePrivateFolder(const std::string& path);
 
 // Makes the folder of a socket where it is missing, with mode 0700. One that exists may be read by

@@ -99,6 +99,28 @@ TEST_CASE("Users read, operators drive, workers make their own calls", "[roles]"
   }
 }
 
+TEST_CASE("The least of the roles may call this and nothing else", "[roles]") {
+  const auto calls_of = [](const std::string& role) {
+    std::vector<std::string> calls;
+    for (const std::string& name : DeclaredServices()) {
+      const auto* service =
+          google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(name);
+      for (int i = 0; i < service->method_count(); ++i) {
+        const std::string call = service->name() + "/" + service->method(i)->name();
+        if (May(role, call)) calls.push_back(call);
+      }
+    }
+    std::sort(calls.begin(), calls.end());
+    return calls;
+  };
+  REQUIRE(calls_of("user") ==
+          std::vector<std::string>{"TandemService/Generate", "TandemService/GetStatus",
+                                   "TandemService/ListSamples", "TandemService/ListSteps",
+                                   "TandemService/WaitOperation"});
+  REQUIRE(calls_of("rollout") ==
+          std::vector<std::string>{"ClusterService/Heartbeat", "ClusterService/Register"});
+}
+
 TEST_CASE("A refusal names the call, the role needed and the role found", "[roles]") {
   const absl::Status refused =
       CheckMayCall(WithRole("user"), "demo", "/tandem.v1.TandemService/Stop");

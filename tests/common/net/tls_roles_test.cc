@@ -2,10 +2,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include <absl/time/clock.h>
 #include <catch2/catch.hpp>
 #include <grpcpp/channel.h>
 
@@ -183,6 +186,53 @@ TEST_CASE("A server's own certificate must name its project", "[tls]") {
       f.ours.Issue("both", NamesOf("controller", "a") + ",URI:spiffe://tandem/b/controller");
   REQUIRE(Says(RpcServer::Start("127.0.0.1:0", {&f.api}, both).status(), "a and b"));
   REQUIRE(absl::IsInvalidArgument(CertificateUris("no certificate").status()));
+}
+
+TEST_CASE("Files that are none of TLS are refused at the start, with the reason", "[tls]") {
+  SkipWithoutOpenSslProgram();
+  TlsRolesFixture f;
+  const RpcSecurity good = f.ours.Issue("controller", NamesOf("controller"));
+  const RpcSecurity other = f.ours.Issue("other", NamesOf("controller"));
+  const std::string text = f.dir.path() / "text.pem";
+  std::ofstream(text) << "no PEM\n";
+  const std::string locked = f.dir.path() / "locked.key";
+  testing::OpenSsl("ec -aes128 -passout pass:secret -in " + good.key + " -out " + locked);
+  const auto refused = [&](const RpcSecurity& files, const std::string& file,
+                           const std::string& why) {
+    for (const absl::Status& status : {RpcServer::Start("127.0.0.1:0", {&f.api}, files).status(),
+                                       MakeChannel("127.0.0.1:1", files).status()}) {
+      INFO(status.ToString());
+      REQUIRE(absl::IsInvalidArgument(status));
+      REQUIRE(Says(status, file));
+      REQUIRE(Says(status, why));
+    }
+  };
+  refused({.cert = text, .key = good.key, .ca = good.ca}, text, "no PEM certificate");
+  refused({.cert = good.cert, .key = text, .ca = good.ca}, text, "no PEM private key");
+  refused({.cert = good.cert, .key = locked, .ca = good.ca}, locked, "passphrase");
+  refused({.cert = good.cert, .key = good.key, .ca = text}, text, "no PEM certificate");
+  refused({.cert = good.cert, .key = good.cert, .ca = good.ca}, good.cert, "no PEM private key");
+  refused({.cert = good.cert, .key = other.key, .ca = good.ca}, other.key,
+          "not the key of the certificate");
+  REQUIRE(MakeChannel("127.0.0.1:1", good).ok());
+}
+
+TEST_CASE("A certificate counts between its two dates", "[tls]") {
+  SkipWithoutOpenSslProgram();
+  const testing::TempDir dir;
+  const RpcSecurity files = Authority(dir.path(), "ours").Issue("user", NamesOf("user"));  // 2 days
+  std::stringstream text;
+  text << std::ifstream(files.cert).rdbuf();
+  const std::string pem = text.str();
+  const absl::Time now = absl::Now();
+  REQUIRE(CheckCertificate(pem, now).ok());
+  REQUIRE(CheckAuthorities(pem, now).ok());
+  for (const auto& check : {CheckCertificate, CheckAuthorities}) {
+    REQUIRE(Says(check(pem, now + absl::Hours(49)), "has expired on"));
+    REQUIRE(Says(check(pem, now - absl::Hours(1)), "is not valid before"));
+  }
+  // While authorities are replaced one of them may have expired.
+  REQUIRE(CheckAuthorities(pem + pem, now).ok());
 }
 
 TEST_CASE("Files that are replaced are used by new connections, and old ones go on", "[tls]") {

@@ -19,7 +19,8 @@ TEST_CASE(
   for (const GroupRequest& request : run.probe.Begin(3, 0)) {
     REQUIRE(run.probe.Put(testing::MakeFakeSample(request, request.sample_ids[0])).ok());
   }
-  ClusterService service(run.registry, *samples, run.probe, {}, "");
+  RankHolders holders(run.dir.path());
+  ClusterService service(run.registry, holders, *samples, run.probe, {}, "");
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
   const auto server = *RpcServer::Start(address, {&service}, {});
   const auto stub = v1::ClusterService::NewStub(*MakeChannel(address));

@@ -123,7 +123,8 @@ TEST_CASE("ClusterService streams a rank's samples in messages below 4 MiB", "[s
   const auto samples = *SampleStore::Open(run.dir.path() / "samples", 0);
   REQUIRE(samples->BeginStep(3).ok());
   for (uint64_t id = 20; id > 0; --id) REQUIRE(samples->Put(LongSample(id, 50'000), 1).ok());
-  ClusterService service(run.registry, *samples, run.probe, {}, "");
+  RankHolders holders(run.dir.path());
+  ClusterService service(run.registry, holders, *samples, run.probe, {}, "");
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
   const auto server = *RpcServer::Start(address, {&service}, {});
   const auto stub = v1::ClusterService::NewStub(*MakeChannel(address));
@@ -170,11 +171,13 @@ TEST_CASE("Workers join through ClusterService and are told to stop", "[services
   v1::RegisterResponse welcome;
   welcome.set_vocab_limit(260);
   welcome.mutable_config()->mutable_cluster()->set_heartbeat_seconds(0.01);
-  ClusterService service(run.registry, *samples, run.probe, welcome, "");
+  RankHolders holders(run.dir.path());
+  ClusterService service(run.registry, holders, *samples, run.probe, welcome, "");
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
   const auto server = *RpcServer::Start(address, {&service}, {});
   const WorkerKey rollout{WorkerRole::kRollout, 0};
-  run.registry.MarkLost(rollout, run.registry.Find(rollout)->incarnation);  // its place is free
+  run.registry.MarkLost(rollout, run.registry.Find(rollout)->incarnation);
+  run.clock.Advance(absl::Seconds(10));  // its place is free
   const auto agent = MembershipAgent::Join({.controller_address = address,
                                             .role = v1::ROLE_ROLLOUT,
                                             .rank = 0,
@@ -189,6 +192,10 @@ TEST_CASE("Workers join through ClusterService and are told to stop", "[services
   REQUIRE((*agent)->SetTokenizerAndNumerics("", {"avx2", "avx2", {{"head", "own"}}}).ok());
   REQUIRE(run.registry.Find({WorkerRole::kRollout, 0})->announcement.numerics_choices ==
           KernelChoices{{"head", "own"}});
+  const auto kept = holders.Read();  // what the next controller would know
+  REQUIRE(kept.size() == 2);
+  REQUIRE(kept.back().announcement.boot_nonce ==
+          run.registry.Find(rollout)->announcement.boot_nonce);
   service.StopWorkers();
   std::promise<absl::Status> end;
   (*agent)->StartHeartbeats([] { return WorkerHealth{.phase = "serving"}; },

@@ -70,7 +70,7 @@ TEST_CASE("A worker that speaks again, or lives elsewhere, is left alone", "[han
   const int64_t incarnation = f.Register(71);
   f.Pass(11);
   REQUIRE(f.registry.Heartbeat(kWatchedTrainer, incarnation, {}).ok());
-  f.Pass(9);
+  f.Pass(10);
   REQUIRE(f.Asked() == 0);
   f.registry.MarkLost(kWatchedTrainer, incarnation);
   f.Register(72, "another host");

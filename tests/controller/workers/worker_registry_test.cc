@@ -59,6 +59,7 @@ TEST_CASE("WorkerRegistry replaces a rank by a new process under a new incarnati
   WorkerRegistryFixture f;
   REQUIRE(*f.registry.Register(Hello(kRegisteredTrainer, "n1")) == 1);
   f.registry.MarkLost(kRegisteredTrainer, 1);
+  f.clock.Advance(absl::Seconds(10));
   REQUIRE(*f.registry.Register(Hello(kRegisteredTrainer, "n2")) == 2);
   REQUIRE(absl::IsAborted(f.registry.Heartbeat(kRegisteredTrainer, 1, {})));
   REQUIRE(f.registry.Heartbeat(kRegisteredTrainer, 2, {}).ok());
@@ -179,6 +180,37 @@ TEST_CASE("WorkerRegistry keeps the rank of a worker that loads out of its sight
   REQUIRE(*registry.Register(last) == 3);
 }
 
+TEST_CASE("WorkerRegistry frees no rank of a process that lives because a call to it failed",
+          "[registry]") {
+  WorkerRegistryFixture f;
+  std::map<int64_t, std::string> running = {{41, "start 1"}};
+  f.options.boot_id = "host-a";
+  f.options.process_start = [&running](int64_t pid) { return running[pid]; };
+  WorkerRegistry registry(f.options, f.clock);
+  Announcement holder = Hello(kRegisteredTrainer, "n1");
+  holder.pid = 41;
+  for (const char* seen : {"start 1", ""}) {
+    holder.boot_nonce += seen;
+    holder.process_start = seen;
+    const int64_t incarnation = *registry.Register(holder);
+    f.clock.Advance(absl::Seconds(9));
+    registry.MarkLost(kRegisteredTrainer, incarnation);
+    REQUIRE(absl::IsAlreadyExists(registry.Register(Hello(kRegisteredTrainer, "n2")).status()));
+    REQUIRE(registry.Heartbeat(kRegisteredTrainer, incarnation, {}).ok());
+    registry.MarkLost(kRegisteredTrainer, incarnation);
+    f.clock.Advance(absl::Seconds(10));  // now it is silent as well
+    REQUIRE(registry.Register(Hello(kRegisteredTrainer, "n2")).ok());
+    f.clock.Advance(absl::Seconds(10));
+  }
+  // One that is seen to have ended is replaced at once.
+  holder.boot_nonce = "n3";
+  holder.process_start = "start 1";
+  const int64_t incarnation = *registry.Register(holder);
+  registry.MarkLost(kRegisteredTrainer, incarnation);
+  running.clear();
+  REQUIRE(*registry.Register(Hello(kRegisteredTrainer, "n4")) == incarnation + 1);
+}
+
 TEST_CASE("WorkerRegistry takes GPUs for the same by their UUID, not by their number") {
   WorkerRegistryFixture f;
   Announcement trainer = Hello(kRegisteredTrainer, "n1");
@@ -240,6 +272,7 @@ TEST_CASE("WorkerRegistry refuses a worker that computes a part otherwise, with 
   REQUIRE(f.registry.Register(rollout).ok());
   // A trainer that is replaced is not compared with itself.
   f.registry.MarkLost(kRegisteredTrainer, 1);
+  f.clock.Advance(absl::Seconds(10));
   trainer.boot_nonce = "n3";
   trainer.numerics_choices.at("input [8 x 24]") = "cuBLASLt";
   REQUIRE(f.registry.Register(trainer).ok());
@@ -297,6 +330,7 @@ TEST_CASE("WorkerRegistry keeps the incarnation of workers that outlived a contr
   again.incarnation = 4;
   REQUIRE(*f.registry.Register(again) == 4);
   f.registry.MarkLost(kRegisteredTrainer, 4);
+  f.clock.Advance(absl::Seconds(10));
   REQUIRE(*f.registry.Register(Hello(kRegisteredTrainer, "n2")) == 5);
   REQUIRE(absl::IsAborted(f.registry.Register(again).status()));
 }

@@ -3,11 +3,15 @@
 #include <cstdlib>
 #include <iostream>
 #include <regex>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
 #include "tests/support/cluster_rig.h"
+#include "tests/support/free_port.h"
 
 namespace tandem::testing {
 namespace {
@@ -26,9 +30,13 @@ void SetUpPython(const ClusterRig& rig) {
   REQUIRE(code == 0);
 }
 
-TestProcess Example(const ClusterRig& rig, const std::string& script, const std::string& address) {
-  return TestProcess({.argv = {".deps/examples/bin/python", "docs/examples/" + script, address},
-                      .output = rig.dir() / (script + ".log")});
+TestProcess Example(const ClusterRig& rig,
+                    const std::string& script,
+                    const std::vector<std::string>& arguments) {
+  ProcessOptions options{.argv = {".deps/examples/bin/python", "docs/examples/" + script},
+                         .output = rig.dir() / (script + ".log")};
+  options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
+  return TestProcess(std::move(options));
 }
 
 // Whole numbers in the responses of a step, on average.
@@ -53,7 +61,7 @@ TEST_CASE("the Python example trains two steps of a paused run and reads their m
   TestProcess& launcher = rig.Launch({"--start-paused"});
   rig.WaitForStatus("the run to wait for orders",
                     [](const auto& status) { return status.state() == "paused"; });
-  TestProcess python = Example(rig, "drive_training.py", rig.controller_address());
+  TestProcess python = Example(rig, "drive_training.py", {rig.controller_address()});
   const int code = python.Wait();
   INFO(python.Output() << rig.Log("launcher"));
   REQUIRE(code == 0);
@@ -69,13 +77,35 @@ TEST_CASE("the Python example trains two steps of a paused run and reads their m
   REQUIRE(rig.LeftBehind() == "");
 }
 
+TEST_CASE("the Python example drives a run on a port with the run's token, and not without") {
+  ClusterRig rig;
+  SetUpPython(rig);
+  const std::string address = fmt::format("127.0.0.1:{}", FreePort("127.0.0.1"));
+  rig.Set("cluster.listen", address);
+  TestProcess& launcher = rig.Launch({"--start-paused"});
+  WaitUntil("the run to wait", [&] {
+    REQUIRE(launcher.running());
+    return rig.Ctl({"status", "--json"}).output.find("\"paused\"") != std::string::npos;
+  });
+  TestProcess refused = Example(rig, "drive_training.py", {address});
+  REQUIRE(refused.Wait() == 1);
+  REQUIRE(refused.Output().find("UNAUTHENTICATED") != std::string::npos);
+  TestProcess python = Example(rig, "drive_training.py", {address, rig.run_dir()});
+  const int code = python.Wait();
+  INFO(python.Output() << rig.Log("launcher"));
+  REQUIRE(code == 0);
+  REQUIRE(rig.Metrics().size() == 2);
+  launcher.Signal(SIGINT);
+  REQUIRE(launcher.Wait() == 130);
+}
+
 TEST_CASE("a run is scored by the Python reward server") {
   ClusterRig rig(
       {.config = {{"reward.function", "remote"}, {"trainer.total_training_steps", "2"}}});
   SetUpPython(rig);
   const std::string address = "unix:" + (rig.dir() / "reward.sock").string();
   rig.Set("reward.service_address", address);
-  TestProcess server = Example(rig, "reward_server.py", address);
+  TestProcess server = Example(rig, "reward_server.py", {address});
   WaitUntil("the reward server to listen",
             [&] { return server.Output().find("reward service on") != std::string::npos; });
   TestProcess& launcher = rig.Launch({"--start-paused"});

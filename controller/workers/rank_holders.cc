@@ -1,0 +1,85 @@
+#include "controller/workers/rank_holders.h"
+
+#include <optional>
+#include <utility>
+
+#include <absl/strings/string_view.h>
+#include <nlohmann/json.hpp>
+
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/process/files/private_files.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kLargestFile = 4 << 20;  // all ranks that there can be
+
+Json ToJson(const WorkerEntry& entry) {
+  const Announcement& announcement = entry.announcement;
+  return {{"role", RoleName(entry.key().role)},
+          {"rank", entry.key().rank},
+          {"incarnation", entry.incarnation},
+          {"starting", entry.state == WorkerEntry::State::kStarting},
+          {"address", announcement.address},
+          {"boot_id", announcement.boot_id},
+          {"boot_nonce", announcement.boot_nonce},
+          {"pid", announcement.pid},
+          {"process_start", entry.process_start}};
+}
+
+// A worker that has not come back to the new controller counts as lost: it holds its rank while it
+// may still be on its way.
+WorkerEntry FromJson(const Json& json) {
+  const bool is_trainer = json.at("role") == RoleName(WorkerRole::kTrainer);
+  WorkerEntry entry;
+  entry.announcement = {
+      .key = {is_trainer ? WorkerRole::kTrainer : WorkerRole::kRollout, json.at("rank")},
+      .address = json.at("address"),
+      .boot_id = json.at("boot_id"),
+      .boot_nonce = json.at("boot_nonce"),
+      .pid = json.at("pid")};
+  entry.incarnation = json.at("incarnation");
+  entry.state =
+      json.at("starting").get<bool>() ? WorkerEntry::State::kStarting : WorkerEntry::State::kLost;
+  entry.process_start = json.at("process_start");
+  return entry;
+}
+
+std::optional<std::vector<WorkerEntry>> Parse(const std::string& text) {
+  std::vector<WorkerEntry> entries;
+  try {
+    for (const Json& json : Json::parse(text)) entries.push_back(FromJson(json));
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+  return entries;
+}
+
+}  // namespace
+
+std::vector<WorkerEntry> RankHolders::Read() const {
+  const absl::StatusOr<std::string> text = ReadPrivateFile(path_, kLargestFile);
+  if (absl::IsNotFound(text.status())) return {};
+  const auto entries = text.ok() ? Parse(*text) : std::nullopt;
+  if (entries) return *entries;
+  LogWarn(
+      "{} is passed over ({}): until the workers of this run have registered again, another "
+      "process could take their ranks",
+      path_, text.ok() ? "it is no list of workers" : std::string(text.status().message()));
+  return {};
+}
+
+void RankHolders::Write(const WorkerRegistry& registry) {
+  const MutexLock lock(write_mutex_);  // so that the newest state is written last
+  Json workers = Json::array();
+  for (const WorkerEntry& entry : registry.Workers()) workers.push_back(ToJson(entry));
+  const absl::Status written = WritePrivateFile(path_, workers.dump(1) + "\n");
+  if (written.ok() || std::exchange(told_, true)) return;
+  LogWarn("a controller that is started again will not know who has the ranks: {}",
+          std::string(written.message()));
+}
+
+}  // namespace tandem
