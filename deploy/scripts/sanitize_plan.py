@@ -7,12 +7,12 @@
 
 The programs are those of the tests that ctest lists for a configured build of each sanitizer; what is
 left out stands with its reason in sanitizer_rules.txt. They are dealt into turns of at most N seconds
-(default 1200) on two cores and an empty compiler cache, each of one sanitizer, as programs share what
+(default 1000) on two cores and an empty compiler cache, each of one sanitizer, as programs share what
 they compile with those of their sanitizer alone. A program's turn follows from its name, unless that
 one is full; so it mostly stays where it is when others come, go or grow. A program that takes longer
 than a turn by itself is an error. Costs come from sanitizer_costs.txt. Programs that use what changed
 since the recorded commit, or are compiled by a CMake file that did, are added to the turn that this
-run draws (ci_turns.py), the cheapest first, for --changed-seconds more (200). --out DIR writes
+run draws (ci_turns.py), the cheapest first, for --changed-seconds more (150). --out DIR writes
 address.targets and thread.targets for ninja, address.tests and thread.tests for ctest; --show prints
 all turns.
 """
@@ -279,8 +279,8 @@ def parse():
     parser.add_argument("--record", type=pathlib.Path)
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--whole", action="store_true")
-    parser.add_argument("--seconds", type=float, default=1200)
-    parser.add_argument("--changed-seconds", type=float, default=200)
+    parser.add_argument("--seconds", type=float, default=1000)
+    parser.add_argument("--changed-seconds", type=float, default=150)
     args = parser.parse_args()
     args.builds = dict(build.partition("=")[::2] for build in args.builds)
     if not args.record and (not args.builds or not set(args.builds) <= set(COMPILING)):
