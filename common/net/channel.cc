@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <absl/time/clock.h>
+#include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/security/auth_metadata_processor.h>
@@ -22,8 +23,9 @@
 
 namespace tandem {
 
-void QuietGrpc() {
+void PrepareGrpc() {
   static const bool once = [] {
+    grpc_init();  // never undone
     gpr_set_log_function([](gpr_log_func_args* line) {
       LogDebug("grpc {}:{} {}", line->file, line->line, line->message);
     });
@@ -38,7 +40,7 @@ bool NeedsRunToken(const std::string& address, const RpcSecurity& security) {
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
                                                            const RpcSecurity& security) {
-  QuietGrpc();
+  PrepareGrpc();
   if (address.find(':') == std::string::npos) {
     return InvalidArgument("address {} is neither host:port nor unix:/path", address);
   }

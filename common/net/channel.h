@@ -37,8 +37,11 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
                                                            const RpcSecurity& security = {});
 
-// Sends gRPC's own log lines to the debug log. Errors are reported by the status of a call anyway.
-void QuietGrpc();
+// Once per process, before gRPC is used. Sends gRPC's own log lines to the debug log: errors are
+// reported by the status of a call anyway. Keeps gRPC initialized until the process ends: it would
+// shut down with its last server or channel, and waits up to ten seconds then for a thread that
+// polls on behalf of a large write which the peer refused.
+void PrepareGrpc();
 
 // Sets the deadline of a call to `timeout` from now.
 void SetDeadline(grpc::ClientContext& context, absl::Duration timeout);

@@ -153,7 +153,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     TANDEM_RETURN_IF_ERROR(ClearSocket(address.substr(5)));
   }
 
-  QuietGrpc();
+  PrepareGrpc();
   grpc::EnableDefaultHealthCheckService(true);
   static const bool reflection = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);
   (void)reflection;

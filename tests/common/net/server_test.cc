@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include <catch2/catch.hpp>
+#include <grpc/grpc.h>
 #include <grpcpp/channel.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -63,6 +64,13 @@ TEST_CASE("RpcServer serves on a free port and tells which", "[rpc]") {
   REQUIRE(server.ok());
   REQUIRE((*server)->address() != "127.0.0.1:0");
   REQUIRE(ScoresFrom((*server)->address()) == 1);
+}
+
+// Its shutdown can take ten seconds.
+TEST_CASE("gRPC does not shut down with the last server", "[rpc]") {
+  CountingReward service;
+  RpcServer::Start("127.0.0.1:0", {&service}, {.open_to_this_host = true}).value().reset();
+  REQUIRE(grpc_is_initialized() == 1);
 }
 
 TEST_CASE("An address without a colon is no address", "[rpc]") {
