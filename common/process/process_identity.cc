@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace tandem {
 namespace {
@@ -43,5 +44,11 @@ std::string StartOf(const std::string& process) {
 std::string ProcessStart(int64_t pid) { return pid <= 0 ? "" : StartOf(std::to_string(pid)); }
 
 std::string OwnProcessStart() { return StartOf("self"); }
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name[0] == '\0' ? "localhost" : name;
+}
 
 }  // namespace tandem
