@@ -7,7 +7,7 @@ namespace tandem {
 
 // A process that was stopped (SIGSTOP, a debugger, a suspended virtual machine) finds a gap between
 // two readings that something takes often. What is longer than the limit was a pause and is not
-// counted: no deadline passes while nobody could have met it. Not thread-safe.
+// counted: no deadline passes while this process cannot meet it. Not thread-safe.
 class ActiveTime {
  public:
   // From `now` on; InfiniteDuration, the default, counts everything.

@@ -1,4 +1,4 @@
-// What the engine of this process is doing, for whoever watches that it goes on.
+// What the engine of this process is doing, for the watchdog that checks that it advances.
 #pragma once
 
 #include <cstdint>
