@@ -29,58 +29,9 @@ class ForwardOpsDecorator : public ForwardOps {
   bool EndStep() override { return inner_->EndStep(); }
   int64_t StepRows(int64_t rows) const override { return inner_->StepRows(rows); }
 
-  void Embed(const int32_t* ids, const LinearWeight& table, Matrix out) override {
-    inner_->Embed(ids, table, out);
-  }
-  void TakeRows(Matrix in, const int32_t* rows, Matrix out) override {
-    inner_->TakeRows(in, rows, out);
-  }
-  void RmsNorm(Matrix in, const void* weight, float eps, Matrix out) override {
-    inner_->RmsNorm(in, weight, eps, out);
-  }
-  void Linear(Matrix in, const LinearWeight& weight, Matrix out) override {
-    inner_->Linear(in, weight, out);
-  }
-  void Add(Matrix x, Matrix delta) override { inner_->Add(x, delta); }
-  void RopeAndStore(Matrix qkv,
-                    const AttentionShape& shape,
-                    const RopeTable& rope,
-                    const std::vector<AttentionSpan>& spans,
-                    KvLayer kv) override {
-    inner_->RopeAndStore(qkv, shape, rope, spans, kv);
-  }
-  void CopyBlocks(const AttentionShape& shape,
-                  const std::vector<BlockCopy>& copies,
-                  KvLayer kv) override {
-    inner_->CopyBlocks(shape, copies, kv);
-  }
-  void Attention(Matrix qkv,
-                 const AttentionShape& shape,
-                 const std::vector<AttentionSpan>& spans,
-                 KvLayer kv,
-                 Matrix out) override {
-    inner_->Attention(qkv, shape, spans, kv, out);
-  }
-  void SiluMul(Matrix gate_up, Matrix out) override { inner_->SiluMul(gate_up, out); }
-  void TokenLogProbs(Matrix hidden,
-                     const LinearWeight& head,
-                     int64_t vocab_limit,
-                     const int32_t* targets,
-                     const float* temperatures,
-                     float* log_probs,
-                     RowStats* stats) override {
-    inner_->TokenLogProbs(hidden, head, vocab_limit, targets, temperatures, log_probs, stats);
-  }
-  void Sample(Matrix hidden,
-              const LinearWeight& head,
-              int64_t vocab_limit,
-              const std::vector<SampleRow>& rows,
-              SampledToken* out) override {
-    inner_->Sample(hidden, head, vocab_limit, rows, out);
-  }
-  void Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) override {
-    inner_->Logits(hidden, head, out);
-  }
+#define TANDEM_FORWARD_OP(op, name, parameters, arguments) \
+  void op parameters override { inner_->op arguments; }
+#include "common/ops/forward_ops.def"
 
  protected:
   ForwardOps& inner() const { return *inner_; }

@@ -13,8 +13,8 @@ namespace tandem {
 // A payload, which Annotate keeps and which crosses gRPC as ErrorInfo.disk_refused.
 inline constexpr char kDiskRefusedUrl[] = "tandem.DiskRefused";
 
-// Whether somebody may mend it while the run waits: space can be freed, a quota raised, a device or
-// a mount come back. A file system that fails may be mounted to be read alone from then on (EROFS),
+// Whether an operator can mend it while the run waits: free space, raise a quota, bring a device or
+// a mount back. A file system that fails may be mounted to be read alone from then on (EROFS),
 // and a network's may forget its files (ESTALE). A limit on the size of files (EFBIG) is none of
 // these.
 inline bool WaitingMayHelp(int error) {

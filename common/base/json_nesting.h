@@ -1,4 +1,4 @@
-// Checked before a JSON text of somebody else is parsed: the parser itself takes any depth, but
+// Checked before a JSON text from outside is parsed: the parser itself takes any depth, but
 // what copies, prints, compares or destroys its values calls itself for each level.
 #pragma once
 

@@ -28,8 +28,8 @@ class OrderedCommunicator : public Communicator {
 
   // `group` outlives the object and is used by nothing else meanwhile, except for Abort.
   explicit OrderedCommunicator(Communicator* group) : group_(group) {}
-  // Joins the thread. If submitted work is unfinished, aborts the group, because nobody waits for
-  // the result.
+  // Joins the thread. If submitted work is unfinished, aborts the group, because no thread waits
+  // for the result.
   ~OrderedCommunicator() override;
 
   // Queues `work` for the communication thread; what it captures must live until the result is

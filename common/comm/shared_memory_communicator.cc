@@ -21,7 +21,7 @@ constexpr absl::Duration kSleepSlice = absl::Milliseconds(100);
 
 // A collective is a sequence of steps. In a step every rank fills its staging buffer, publishes,
 // and reads the others' once they have published. Two buffers suffice: a rank that has published
-// step k + 1 has read step k, and nobody fills a buffer again before all have published the step
+// step k + 1 has read step k, and no rank fills a buffer again before all have published the step
 // after.
 class SharedMemoryCommunicator final : public HostGroup {
  public:

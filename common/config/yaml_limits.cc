@@ -45,7 +45,7 @@ class YamlLimits : public YAML::EventHandler {
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto named = anchors_.find(anchor);
-    if (named == anchors_.end()) Refuse(mark, "an alias lies within what it names");
+    if (named == anchors_.end()) Refuse(mark, "an alias is inside the value that it names");
     Count(mark, named->second);
   }
   void OnSequenceStart(const YAML::Mark& mark,

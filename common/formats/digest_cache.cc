@@ -18,7 +18,7 @@ constexpr int64_t kSettledSeconds = 2;
 
 }  // namespace
 
-std::optional<DigestCache::Stamp> DigestCache::StampOf(const std::string& path) {
+std::optional<DigestCache::Stamp> DigestCache::ReadStamp(const std::string& path) {
   struct stat file {};
   if (stat(path.c_str(), &file) != 0) return std::nullopt;
   return Stamp{.numbers = {static_cast<int64_t>(file.st_dev), static_cast<int64_t>(file.st_ino),
@@ -50,7 +50,7 @@ absl::StatusOr<std::vector<FileDigest>> DigestCache::Digest(const std::vector<st
   std::vector<std::optional<Stamp>> stamps;
   const int64_t now = absl::ToUnixSeconds(RealClock().WallNow());
   for (size_t i = 0; i < paths.size(); ++i) {
-    const std::optional<Stamp> stamp = StampOf(paths[i]);
+    const std::optional<Stamp> stamp = ReadStamp(paths[i]);
     const auto found = known_.find(paths[i]);
     if (stamp && found != known_.end() && found->second.stamp == stamp->numbers) {
       digests[i] = found->second.digest;

@@ -14,7 +14,7 @@
 namespace tandem {
 
 // A file is known while its path, device, inode, size and times of change are those that it was
-// digested with; the last of these times nobody can set. One that changed less than two seconds
+// digested with; no program can set the last of these times. One that changed less than two seconds
 // before it was digested is not remembered, because a later change might have the same time. Not
 // thread-safe.
 class DigestCache {
@@ -37,7 +37,7 @@ class DigestCache {
     std::vector<int64_t> stamp;
     FileDigest digest;
   };
-  static std::optional<Stamp> StampOf(const std::string& path);
+  static std::optional<Stamp> ReadStamp(const std::string& path);
 
   const std::string path_;
   std::map<std::string, Known> known_;

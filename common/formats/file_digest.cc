@@ -1,7 +1,6 @@
 #include "common/formats/file_digest.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -9,20 +8,29 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "common/base/status.h"
 #include "common/formats/file_io.h"
 #include "common/process/threads.h"
+#include "common/types/xxh3.h"
 
 namespace tandem {
 namespace {
 
 constexpr int64_t kPieceBytes = int64_t{32} << 20;
 constexpr int64_t kReadBytes = int64_t{1} << 20;
+
+// Of a file or text that was hashed in pieces.
+FileDigest DigestOfPieces(int64_t bytes, const std::vector<Xxh3Hash>& pieces) {
+  Xxh3Stream hash;
+  for (const Xxh3Hash& piece : pieces) {
+    const auto bytes_of_piece = piece.Bytes();
+    hash.Append(bytes_of_piece.data(), bytes_of_piece.size());
+  }
+  return {.bytes = bytes, .hex = hash.Finish().Hex()};
+}
 
 absl::Status ReadError(const std::string& path, const char* action, int error) {
   return MakeStatus(IoErrorCode(error), "{}: {} failed: {}", path, action, std::strerror(error));
@@ -52,9 +60,7 @@ class DigestedFile {
 
   // Thread-safe for different pieces.
   absl::Status DigestPiece(size_t piece) {
-    const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
-                                                                                XXH3_freeState);
-    XXH3_128bits_reset(state.get());
+    Xxh3Stream hash;
     std::string buffer(kReadBytes, '\0');
     int64_t offset = static_cast<int64_t>(piece) * kPieceBytes;
     const int64_t end = std::min(bytes_, offset + kPieceBytes);
@@ -64,18 +70,14 @@ class DigestedFile {
       if (read.error != 0) return ReadError(path_, "reading", read.error);
       if (read.bytes < wanted)
         return absl::DataLossError(path_ + " was cut short while it was read");
-      XXH3_128bits_update(state.get(), buffer.data(), wanted);
+      hash.Append(buffer.data(), wanted);
       offset += static_cast<int64_t>(wanted);
     }
-    XXH128_canonicalFromHash(&pieces_[piece], XXH3_128bits_digest(state.get()));
+    pieces_[piece] = hash.Finish();
     return absl::OkStatus();
   }
 
-  FileDigest Finish() const {
-    const XXH128_hash_t hash =
-        XXH3_128bits(pieces_.data(), pieces_.size() * sizeof(XXH128_canonical_t));
-    return {.bytes = bytes_, .hex = fmt::format("{:016x}{:016x}", hash.high64, hash.low64)};
-  }
+  FileDigest Finish() const { return DigestOfPieces(bytes_, pieces_); }
 
  private:
   explicit DigestedFile(std::string path)
@@ -84,7 +86,7 @@ class DigestedFile {
   const std::string path_;
   const int fd_;
   int64_t bytes_ = 0;
-  std::vector<XXH128_canonical_t> pieces_;
+  std::vector<Xxh3Hash> pieces_;
 };
 
 }  // namespace
@@ -112,17 +114,14 @@ absl::StatusOr<std::vector<FileDigest>> DigestFiles(const std::vector<std::strin
 }
 
 FileDigest DigestText(const std::string& text) {
-  std::vector<XXH128_canonical_t> pieces;
+  std::vector<Xxh3Hash> pieces;
   size_t at = 0;
   do {
     const size_t bytes = std::min(static_cast<size_t>(kPieceBytes), text.size() - at);
-    XXH128_canonicalFromHash(&pieces.emplace_back(), XXH3_128bits(text.data() + at, bytes));
+    pieces.push_back(HashXxh3(text.data() + at, bytes));
     at += bytes;
   } while (at < text.size());
-  const XXH128_hash_t hash =
-      XXH3_128bits(pieces.data(), pieces.size() * sizeof(XXH128_canonical_t));
-  return {.bytes = static_cast<int64_t>(text.size()),
-          .hex = fmt::format("{:016x}{:016x}", hash.high64, hash.low64)};
+  return DigestOfPieces(static_cast<int64_t>(text.size()), pieces);
 }
 
 }  // namespace tandem

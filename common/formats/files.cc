@@ -130,7 +130,7 @@ struct OpenFile {
 
 absl::StatusOr<OpenFile> OpenRegular(const std::string& path) {
   OpenFile file;
-  // Not to wait for the other end, where somebody named a pipe.
+  // O_NONBLOCK: opening a named pipe does not wait for its other end.
   file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.fd < 0) return OpenError(path, errno);
   if (::fstat(file.fd, &file.info) != 0 || !S_ISREG(file.info.st_mode)) {

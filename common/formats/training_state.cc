@@ -7,12 +7,12 @@
 #include <utility>
 
 #include <nlohmann/json.hpp>
-#include <xxhash.h>
 
 #include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/formats/safetensors.h"
 #include "common/model_spec/row_ranges.h"
+#include "common/types/xxh3.h"
 
 namespace tandem {
 namespace {
@@ -22,19 +22,6 @@ uint64_t PartBytes(const TrainingShard& shard) {
   shape[0] = shard.rows;
   return static_cast<uint64_t>(NumElements(shape)) * sizeof(float);
 }
-
-class StateHash {
- public:
-  StateHash() : state_(XXH3_createState(), XXH3_freeState) { XXH3_128bits_reset(state_.get()); }
-  void Append(const void* data, size_t bytes) { XXH3_128bits_update(state_.get(), data, bytes); }
-  std::string Hex() const {
-    const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
-    return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-  }
-
- private:
-  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_;
-};
 
 // Calls `take` for every range of `bytes` at `values`, with its address in host memory; calls it
 // once if there are no bytes.
@@ -58,14 +45,14 @@ absl::Status ForHostRanges(
 absl::StatusOr<std::string> DigestOfPart(const float* values,
                                          uint64_t bytes,
                                          const HostValues& host_values) {
-  StateHash hash;
+  Xxh3Stream hash;
   TANDEM_RETURN_IF_ERROR(
       ForHostRanges(values, bytes, host_values, [&](const float* first, uint64_t, uint64_t some) {
         hash.Append(first, some);
         NoteProgress();
         return absl::OkStatus();
       }));
-  return hash.Hex();
+  return hash.Finish().Hex();
 }
 
 absl::StatusOr<std::string> HeaderJson(const TrainingStateHeader& header,
@@ -113,7 +100,7 @@ absl::Status WritePart(const std::string& name,
 std::string TrainingStateDigest(const void* data,
                                 size_t bytes,
                                 const std::function<void(const void*, size_t)>& read) {
-  StateHash hash;
+  Xxh3Stream hash;
   for (size_t at = 0; at < bytes; at += kRowRangeBytes) {
     const size_t some = std::min<size_t>(kRowRangeBytes, bytes - at);
     const void* first = static_cast<const char*>(data) + at;
@@ -121,7 +108,7 @@ std::string TrainingStateDigest(const void* data,
     NoteProgress();
     if (read != nullptr) read(first, some);
   }
-  return hash.Hex();
+  return hash.Finish().Hex();
 }
 
 std::string TrainingStateFileName(int64_t rank, int64_t world) {

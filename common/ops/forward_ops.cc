@@ -4,13 +4,6 @@
 
 namespace tandem {
 
-const char* ForwardOpName(ForwardOp op) {
-  static constexpr std::array<const char*, kForwardOps> kNames = {
-      "embed",     "rms_norm", "linear",          "add",    "rope_and_store",
-      "attention", "silu_mul", "token_log_probs", "sample", "logits"};
-  return kNames[static_cast<size_t>(op)];
-}
-
 std::string OpCounts::Text() const {
   std::string text;
   for (int i = 0; i < kForwardOps; ++i) {

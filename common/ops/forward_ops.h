@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,22 +15,22 @@
 
 namespace tandem {
 
+// kEmbed, kRmsNorm, ...: the ops that compute something.
 enum class ForwardOp {
-  kEmbed,
-  kRmsNorm,
-  kLinear,
-  kAdd,
-  kRopeAndStore,
-  kAttention,
-  kSiluMul,
-  kTokenLogProbs,
-  kSample,
-  kLogits
+#define TANDEM_FORWARD_OP(op, name, parameters, arguments) k##op,
+#define TANDEM_UNCOUNTED_FORWARD_OP(op, parameters, arguments)
+#include "common/ops/forward_ops.def"
 };
-inline constexpr int kForwardOps = 10;
+
+inline constexpr const char* kForwardOpNames[] = {
+#define TANDEM_FORWARD_OP(op, name, parameters, arguments) name,
+#define TANDEM_UNCOUNTED_FORWARD_OP(op, parameters, arguments)
+#include "common/ops/forward_ops.def"
+};
+inline constexpr int kForwardOps = std::size(kForwardOpNames);
 
 // "embed", "rms_norm", ...
-const char* ForwardOpName(ForwardOp op);
+inline const char* ForwardOpName(ForwardOp op) { return kForwardOpNames[static_cast<int>(op)]; }
 
 // How often each forward op ran and on how many rows. Trainer and rollout count separately, which
 // proves that equal numbers were computed twice.
@@ -91,14 +92,10 @@ class ForwardOps {
   // padded, so that steps of similar sizes replay one graph.
   virtual int64_t StepRows(int64_t rows) const { return rows; }
 
-  // out[i] = table row ids[i]. ids are in [0, table.rows).
-  virtual void Embed(const int32_t* ids, const LinearWeight& table, Matrix out) = 0;
-  // out[i] = in row rows[i]; `rows` [out.rows] are in [0, in.rows). Not counted: nothing is
-  // computed.
-  virtual void TakeRows(Matrix in, const int32_t* rows, Matrix out) = 0;
-  // out = in / sqrt(mean(in²) + eps), rounded, times weight [cols], rounded (the order HF uses).
-  // `in` and `out` may be the same matrix.
-  virtual void RmsNorm(Matrix in, const void* weight, float eps, Matrix out) = 0;
+  // The ops themselves, each with its contract: forward_ops.def.
+#define TANDEM_FORWARD_OP(op, name, parameters, arguments) virtual void op parameters = 0;
+#include "common/ops/forward_ops.def"
+
   // x += delta; out = RmsNorm(x, weight). This default calls Add, then RmsNorm; an implementation
   // that fuses them gives the same bits and counts.
   virtual void AddRmsNorm(Matrix x, Matrix delta, const void* weight, float eps, Matrix out);
@@ -110,56 +107,6 @@ class ForwardOps {
                             const void* q_weight,
                             const void* k_weight,
                             float eps);
-  // out [M, N] = in [M, K] Wᵀ + b, with the weight's adapters where it has some.
-  virtual void Linear(Matrix in, const LinearWeight& weight, Matrix out) = 0;
-  // x += delta, elementwise.
-  virtual void Add(Matrix x, Matrix delta) = 0;
-  // Rotates the q and k columns of qkv [rows, qkv_cols] in place (halves convention, like HF's
-  // rotate_half) and stores k and v of every row in its KV block. q is not scaled. A sequence's
-  // rows are stored in ascending order, by one span per call: places after a row in its block may
-  // be cleared.
-  virtual void RopeAndStore(Matrix qkv,
-                            const AttentionShape& shape,
-                            const RopeTable& rope,
-                            const std::vector<AttentionSpan>& spans,
-                            KvLayer kv) = 0;
-  // Copies whole blocks, in order. Not counted.
-  virtual void CopyBlocks(const AttentionShape& shape,
-                          const std::vector<BlockCopy>& copies,
-                          KvLayer kv) = 0;
-  // Causal attention of the rotated q columns of qkv over the positions 0..p of the row's blocks;
-  // scores scaled by 1/sqrt(head_dim), softmax in fp32, P rounded to the compute dtype.
-  // out [rows, heads * head_dim].
-  virtual void Attention(Matrix qkv,
-                         const AttentionShape& shape,
-                         const std::vector<AttentionSpan>& spans,
-                         KvLayer kv,
-                         Matrix out) = 0;
-  // out [rows, F] = silu(gate) * up, gate = first F columns of gate_up [rows, 2F]. Rounded once, at
-  // the end (HF's bf16 modules round silu(gate) as well).
-  virtual void SiluMul(Matrix gate_up, Matrix out) = 0;
-  // log_probs[i] = log-softmax(logits_i / T_i)[targets[i]] over ids < vocab_limit, fp32; T = 0
-  // counts as 1. `stats` [rows], which backward needs and which contain the entropies, may be null.
-  // Never holds more logits than 128 rows of 1,024 ids per thread: scratch is 512 KiB per thread
-  // and 12 bytes per row and 1,024 ids.
-  virtual void TokenLogProbs(Matrix hidden,
-                             const LinearWeight& head,
-                             int64_t vocab_limit,
-                             const int32_t* targets,
-                             const float* temperatures,
-                             float* log_probs,
-                             RowStats* stats) = 0;
-  // Draws one token per row by inverse CDF over fixed vocabulary chunks in ascending order; its
-  // log-prob and entropy have the bits of TokenLogProbs. `out` [rows] is filled by the device's
-  // next Synchronize (on a host at once) and must live until then. Scratch as for TokenLogProbs;
-  // with top-k or top-p also the logits of 8 rows at a time and 8 bytes per id and thread.
-  virtual void Sample(Matrix hidden,
-                      const LinearWeight& head,
-                      int64_t vocab_limit,
-                      const std::vector<SampleRow>& rows,
-                      SampledToken* out) = 0;
-  // fp32 logits [rows, vocab rows], for golden tests and debugging.
-  virtual void Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) = 0;
 };
 
 // `pool` (common/process/threads.h) is the process's; its other users must not run at the same

@@ -19,6 +19,10 @@ struct RowStats {
   float entropy = 0;  // in nats
 };
 
+// The least logit (relative to the row's largest) by which the entropy's gradient is computed; no
+// probability is above 0 there.
+inline constexpr float kLeastSlopeLogit = -1e30f;
+
 // The arguments of the model ops. All are views: nothing here owns memory.
 
 // A row-major matrix in the compute dtype of the ops that use it (bf16 or fp32).

@@ -8,17 +8,12 @@
 #include <unistd.h>
 
 #include "common/base/status.h"
+#include "common/process/process_identity.h"
 
 namespace tandem {
 namespace {
 
 constexpr absl::Duration kRetryEvery = absl::Milliseconds(50);
-
-std::string HostName() {
-  char name[256] = "this host";
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 // What the holder wrote of itself, or something to say in its place.
 std::string ReadHolder(int fd) {
@@ -60,6 +55,11 @@ absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory,
   }
   WriteHolder(fd.get(), holder);
   return DirectoryLock(std::move(fd));
+}
+
+bool DirectoryLock::IsHeld(const std::string& directory, const std::string& name) {
+  const UniqueFd fd(open((directory + "/" + name).c_str(), O_RDONLY | O_CLOEXEC));
+  return fd.valid() && flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 }  // namespace tandem

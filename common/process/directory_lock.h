@@ -26,6 +26,8 @@ class DirectoryLock {
                                             const std::string& remedy,
                                             absl::Duration wait = absl::ZeroDuration(),
                                             Clock& clock = RealClock());
+  // Whether a process holds `directory`/`name` now. Takes nothing and makes nothing.
+  static bool IsHeld(const std::string& directory, const std::string& name);
 
  private:
   explicit DirectoryLock(UniqueFd fd) : fd_(std::move(fd)) {}

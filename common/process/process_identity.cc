@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace tandem {
 namespace {
@@ -48,6 +49,12 @@ bool SamePidNamespace(const std::string& process_start, const std::string& other
   const size_t end = process_start.find(' ');
   return end != std::string::npos && other.find(' ') == end &&
          process_start.compare(0, end, other, 0, end) == 0;
+}
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name[0] == '\0' ? "localhost" : name;
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Tells whether a process of this host still lives.
+// Names this host, and tells whether a process of it still lives.
 #pragma once
 
 #include <cstdint>
@@ -19,5 +19,8 @@ bool SamePidNamespace(const std::string& process_start, const std::string& other
 // ProcessStart of this process. Unlike ProcessStart(getpid()) it is right where /proc is that of
 // another pid namespace.
 std::string OwnProcessStart();
+
+// For messages and names of files; "localhost" where the host has no name.
+std::string HostName();
 
 }  // namespace tandem

@@ -43,8 +43,8 @@ class StallDetector {
 
 // While one exists, a thread looks at CurrentProgress(). If a thread had work and did not move for
 // `limit` (cluster.progress_timeout_seconds), it writes the stack of every thread to stderr, says
-// what stood still where, and ends the process with kExitInternal, so that whoever started it
-// starts it anew: an engine that is stuck cannot be asked to end.
+// what stood still where, and ends the process with kExitInternal, so that its launcher starts it
+// again: an engine that is stuck cannot be asked to end.
 class ProgressWatchdog {
  public:
   // `name`: "rollout 1".

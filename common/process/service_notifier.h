@@ -1,4 +1,4 @@
-// Tells whoever started this process that it is ready and alive, by the protocol of systemd's
+// Tells the supervisor of this process that it is ready and alive, by the protocol of systemd's
 // sd_notify(3): datagrams to the Unix socket that NOTIFY_SOCKET names.
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace tandem {
 
 // Does nothing where the environment has no NOTIFY_SOCKET. A message that cannot be sent is
-// dropped: whoever waits for it acts as if this process were silent. Not thread-safe.
+// dropped: the supervisor then acts as if this process had stopped. Not thread-safe.
 class ServiceNotifier {
  public:
   // Reads NOTIFY_SOCKET and, for KeepAlive, WATCHDOG_USEC and WATCHDOG_PID; removes them, so that
@@ -28,7 +28,7 @@ class ServiceNotifier {
   void Send(const std::string& message) const;
 
   Clock& clock_;
-  std::string socket_;                                  // empty: nobody listens
+  std::string socket_;                                  // empty: no supervisor
   absl::Duration interval_ = absl::InfiniteDuration();  // between two signs of life
   Instant last_ = Instant::InfinitePast();
 };

@@ -209,12 +209,6 @@ const Alphabet& GetAlphabet() {
 
 const std::string& ByteLevelCharacter(uint8_t byte) { return GetAlphabet().characters[byte]; }
 
-std::string ToByteLevel(std::string_view bytes) {
-  std::string out;
-  for (char b : bytes) out += ByteLevelCharacter(static_cast<uint8_t>(b));
-  return out;
-}
-
 std::optional<std::string> FromByteLevel(std::string_view text) {
   std::string out;
   for (size_t pos = 0; pos < text.size();) {

@@ -69,8 +69,6 @@ class BpeModel {
 // The character of a byte, as UTF-8.
 const std::string& ByteLevelCharacter(uint8_t byte);
 
-std::string ToByteLevel(std::string_view bytes);
-
 // nullopt if a character is not in the alphabet.
 std::optional<std::string> FromByteLevel(std::string_view text);
 

@@ -85,7 +85,7 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   if (!file || !(text << file.rdbuf())) {
     return MakeStatus(
         absl::StatusCode::kNotFound,
-        "{}: cannot be read; a model directory needs tokenizer.json beside its weights", path);
+        "{}: cannot be read; a model directory needs tokenizer.json next to its weights", path);
   }
   return std::move(text).str();
 }

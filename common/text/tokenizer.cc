@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <xxhash.h>
 
 #include "common/base/status.h"
 #include "common/text/tokenizer_json.h"
 #include "common/text/unicode/utf8.h"
+#include "common/types/xxh3.h"
 
 namespace tandem {
 namespace {
@@ -178,25 +178,17 @@ namespace {
 
 class Hasher {
  public:
-  Hasher() : state_(XXH3_createState()) { XXH3_128bits_reset(state_.get()); }
-
   // Every field is written with its length, so that no two lists of fields look alike.
   void Add(const std::string& field) {
     Add(static_cast<int64_t>(field.size()));
-    XXH3_128bits_update(state_.get(), field.data(), field.size());
+    hash_.Append(field.data(), field.size());
   }
-  void Add(int64_t number) { XXH3_128bits_update(state_.get(), &number, sizeof(number)); }
+  void Add(int64_t number) { hash_.Append(&number, sizeof(number)); }
 
-  std::string Hex() const {
-    const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
-    return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-  }
+  std::string Hex() const { return hash_.Finish().Hex(); }
 
  private:
-  struct Free {
-    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-  };
-  std::unique_ptr<XXH3_state_t, Free> state_;
+  Xxh3Stream hash_;
 };
 
 void AddModel(const BpeSpec& model, Hasher& hasher) {

@@ -104,13 +104,4 @@ inline absl::Status CheckFiniteLogProb(const Sample& sample,
       at < sample.versions.size() ? fmt::format("{}", sample.versions[at]) : "?", who);
 }
 
-// CheckFiniteLogProb for all log-probs that the sample carries.
-inline absl::Status CheckFiniteLogProbs(const Sample& sample, const char* who) {
-  for (size_t i = 0; i < sample.log_probs.size(); ++i) {
-    TANDEM_RETURN_IF_ERROR(
-        CheckFiniteLogProb(sample, static_cast<int64_t>(i), sample.log_probs[i], who));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace tandem

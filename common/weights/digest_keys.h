@@ -14,7 +14,7 @@ struct DigestKeys {
   uint32_t step[kDigestSums][kDigestWords];
 };
 
-// Numbers of splitmix64, seeded by the fractional part of the square root of 2 so that nobody chose
+// Numbers of splitmix64, seeded by the fractional part of the square root of 2 so that no one chose
 // them.
 constexpr DigestKeys MakeDigestKeys() {
   DigestKeys keys{};

@@ -11,13 +11,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/device/device_memory.h"
 #include "common/process/cores.h"
+#include "common/process/directory_lock.h"
 #include "controller/assembly/carried_groups.h"
 #include "controller/assembly/run_inputs.h"
 #include "controller/assembly/run_options.h"
@@ -191,14 +191,6 @@ absl::Status WriteAFile(const std::string& folder) {
   return absl::OkStatus();
 }
 
-bool IsLocked(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  close(fd);
-  return locked;
-}
-
 std::vector<std::string> StartLines(const ResumePoint& point, const CheckpointIndex& checkpoints) {
   std::vector<std::string> lines;
   if (!point.note.empty()) {
@@ -223,12 +215,12 @@ absl::Status CheckWritable(const std::string& folder) {
 absl::Status CheckNobodyThere(const std::string& run_dir) {
   // The launcher (deploy/launcher/main.cc) and run_assembly.cc hold these locks while they run.
   for (const char* who : {"launcher", "controller"}) {
-    const std::string lock = fmt::format("{}/{}.lock", run_dir, who);
-    if (!IsLocked(lock)) continue;
+    const std::string lock = fmt::format("{}.lock", who);
+    if (!DirectoryLock::IsHeld(run_dir, lock)) continue;
     return MakeStatus(absl::StatusCode::kAlreadyExists,
-                      "another {} is at work in {} and holds {}: a start would be refused; stop "
+                      "another {} is at work in {} and holds {}/{}: a start would be refused; stop "
                       "it, or choose another cluster.run_dir",
-                      who, run_dir, lock);
+                      who, run_dir, run_dir, lock);
   }
   return absl::OkStatus();
 }

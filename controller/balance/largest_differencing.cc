@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/status.h"
 
 namespace tandem {
 namespace {
@@ -106,7 +105,8 @@ void PushSmall(const std::vector<int64_t>& values, size_t step, Heap& heap) {
 Lists LargestDifferencing(const std::vector<int64_t>& values, int64_t parts, bool equal_size) {
   TANDEM_CHECK(parts >= 1, "there is no part to put values into");
   const auto count = static_cast<size_t>(parts);
-  TANDEM_CHECK(!equal_size || values.size() % count == 0, "BalancedPartitions refuses this");
+  TANDEM_CHECK(!equal_size || values.size() % count == 0,
+               "the values do not go into parts of equal size");
   Heap heap(count);
   PushSmall(values, equal_size ? count : 1, heap);
   while (heap.size() > 1) {
@@ -120,27 +120,6 @@ Lists LargestDifferencing(const std::vector<int64_t>& values, int64_t parts, boo
     for (Subset& subset : heap.Pop().subsets) lists.push_back(std::move(subset.items));
   }
   lists.resize(count);
-  return lists;
-}
-
-absl::StatusOr<Lists> BalancedPartitions(const std::vector<int64_t>& values,
-                                         int64_t parts,
-                                         bool equal_size) {
-  if (parts < 1) {
-    return InvalidArgument("{} values cannot be dealt to {} parts", values.size(), parts);
-  }
-  if (equal_size && std::ssize(values) % parts != 0) {
-    return InvalidArgument(
-        "{} values do not go into {} parts of equal size; give a multiple of {} values, or let the "
-        "sizes differ",
-        values.size(), parts, parts);
-  }
-  if (std::ssize(values) < parts) {
-    return InvalidArgument("{} values do not fill {} parts; ask for at most {}", values.size(),
-                           parts, values.size());
-  }
-  Lists lists = LargestDifferencing(values, parts, equal_size);
-  for (std::vector<int64_t>& list : lists) std::sort(list.begin(), list.end());
   return lists;
 }
 

@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include <absl/status/statusor.h>
-
 namespace tandem {
 
 // Returns `parts` lists of indices into `values`, the list with the largest sum first, each list in
@@ -19,11 +17,5 @@ namespace tandem {
 std::vector<std::vector<int64_t>> LargestDifferencing(const std::vector<int64_t>& values,
                                                       int64_t parts,
                                                       bool equal_size);
-
-// LargestDifferencing with each list sorted (verl: get_seqlen_balanced_partitions).
-// InvalidArgument: fewer values than parts, or equal_size with a number of values that is no
-// multiple of `parts`.
-absl::StatusOr<std::vector<std::vector<int64_t>>> BalancedPartitions(
-    const std::vector<int64_t>& values, int64_t parts, bool equal_size);
 
 }  // namespace tandem

@@ -41,7 +41,7 @@ std::vector<fs::path> RunDirectories(const std::string& runs_root) {
 }
 
 // The address at which a controller of `run_dir` listens; "" if none does. A process that was
-// killed leaves a socket or an address at which nobody listens.
+// killed leaves a socket or an address at which no process listens.
 std::string LiveAddress(const fs::path& run_dir) {
   const std::string socket = fs::absolute(run_dir / kSocketName).string();
   if (ConnectLocal(socket).ok()) return "unix:" + socket;

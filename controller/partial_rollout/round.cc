@@ -168,30 +168,14 @@ std::vector<GroupRequest> Round::MakeRequests() const {
   return requests;
 }
 
-absl::Status Round::CheckArrays(const Sample& sample, const BufferedGroup& group) const {
-  const auto responses = static_cast<size_t>(std::max<int64_t>(0, sample.response_tokens()));
-  const size_t log_probs = buffer_->options().log_probs ? responses : 0;
-  if (sample.response_tokens() < 0 || sample.versions.size() != responses ||
-      sample.log_probs.size() != log_probs) {
-    return InvalidArgument(
-        "sample {:#x}: {} tokens, {} of the prompt, {} log-probs and {} versions do not fit",
-        sample.sample_id, sample.tokens.size(), sample.prompt_tokens, sample.log_probs.size(),
-        sample.versions.size());
-  }
-  if (sample.finish_reason == FinishReason::kNone) {
-    return InvalidArgument("sample {:#x} was returned without a finish reason", sample.sample_id);
-  }
-  const std::vector<int32_t>& prompt = group.prompt->tokens;
-  if (sample.prompt_tokens != std::ssize(prompt) ||
-      FirstDifference(prompt, sample.tokens.data()) != prompt.size()) {
-    return Defect(sample, "returned with another prompt");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Round::CheckGrowth(const Sample& sample, const PlannedSample& planned) const {
   const BufferOptions& options = buffer_->options();
   const int64_t before = planned.tokens_before, now = sample.response_tokens();
+  if (std::ssize(sample.log_probs) != (options.log_probs ? now : 0)) {
+    return Defect(sample, fmt::format("it has {} log-probs for {} response tokens, and "
+                                      "rollout.calculate_log_probs is {}",
+                                      sample.log_probs.size(), now, options.log_probs));
+  }
   if (now < before) {
     return Defect(sample, fmt::format("requested with {} tokens, returned with {}", before, now));
   }
@@ -201,16 +185,10 @@ absl::Status Round::CheckGrowth(const Sample& sample, const PlannedSample& plann
     return Defect(sample, fmt::format("it has {} response tokens, and {} were allowed", now, most));
   }
   for (size_t i = static_cast<size_t>(before); i < static_cast<size_t>(now); ++i) {
-    if (sample.versions[i] != spec_.version) {
-      return Defect(sample, fmt::format("weights of version {} sampled response token {}, version "
-                                        "{} was asked for",
-                                        sample.versions[i], i, spec_.version));
-    }
-    const int32_t id = sample.tokens[static_cast<size_t>(sample.prompt_tokens) + i];
-    if (id >= 0 && id < options.vocab_limit) continue;
-    return Defect(
-        sample, fmt::format("response token {} has the id {}, and the tokenizer has {} ids", i, id,
-                            options.vocab_limit));
+    if (sample.versions[i] == spec_.version) continue;
+    return Defect(sample, fmt::format("weights of version {} sampled response token {}, version {} "
+                                      "was asked for",
+                                      sample.versions[i], i, spec_.version));
   }
   return absl::OkStatus();
 }
@@ -242,7 +220,6 @@ absl::Status Round::Put(const Sample& sample) {
                       "sample {:#x} was returned twice in a round, or was not requested",
                       sample.sample_id);
   }
-  TANDEM_RETURN_IF_ERROR(CheckArrays(sample, *place.group));
   TANDEM_RETURN_IF_ERROR(CheckGrowth(sample, planned->second));
   TANDEM_RETURN_IF_ERROR(CheckBeginning(sample, place.sample()));
   TANDEM_RETURN_IF_ERROR(buffer_->Extend(sample));

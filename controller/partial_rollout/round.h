@@ -49,12 +49,13 @@ class Round {
   // not interruptible. The others are interruptible, unless the round is repeated from the journal.
   std::vector<GroupRequest> MakeRequests() const;
 
-  // Stores a sample that a rollout returned in the buffer. kStop and kLength finish it; kCut and
+  // Stores a sample that a rollout returned in the buffer. It fits its request: the dispatcher has
+  // checked it (controller/rollouts/sample_check.h). kStop and kLength finish it; kCut and
   // kAborted leave it for a later round, or finish it by length where its budget is used up.
   // DataLoss, naming the sample: it does not begin, bit for bit, with the tokens that the buffer
-  // has; other weights than the round's sampled the rest; a token id is outside the vocabulary; it
-  // has more tokens than its budget. InvalidArgument: arrays of different lengths. NotFound: the
-  // buffer does not have the sample; AlreadyExists: it was returned before, or was not requested.
+  // has; other weights than the round's sampled the rest; it has more tokens than the round allows,
+  // or log-probs where the run has none, or none where it has them. NotFound: the buffer does not
+  // have the sample; AlreadyExists: it was returned before, or was not requested.
   // With an error nothing is stored.
   absl::Status Put(const Sample& sample);
 
@@ -73,9 +74,8 @@ class Round {
   GroupRequest MakeRequest(int64_t number,
                            const BufferedGroup& group,
                            const std::vector<size_t>& positions) const;
-  // Checks a returned sample: its arrays against each other and the group, its length, versions and
-  // token ids against the round, and its beginning against the stored tokens.
-  absl::Status CheckArrays(const Sample& sample, const BufferedGroup& group) const;
+  // Check a returned sample: its length and versions against the round, and its beginning against
+  // the stored tokens.
   absl::Status CheckGrowth(const Sample& sample, const PlannedSample& planned) const;
   absl::Status CheckBeginning(const Sample& sample, const BufferedSample& known) const;
 

@@ -37,7 +37,7 @@ struct FleetGenerateOptions {
   // RolloutDispatcher::Options::end_round. Not polled again once it returned true. Generate waits
   // for lost rollouts even then, so that all serve when it returns.
   std::function<bool()> end_round;
-  // Whether whoever asked has gone, polled between samples; Generate then ends with Cancelled.
+  // Whether the caller has gone, polled between samples; Generate then ends with Cancelled.
   std::function<bool()> abandoned;
 };
 

@@ -71,7 +71,10 @@ absl::Status CheckTokens(const GroupRequest& request, const Sample& sample, int6
 absl::Status CheckAnswer(const GroupRequest& request, const Sample& sample, int64_t vocab_limit) {
   TANDEM_RETURN_IF_ERROR(CheckPrompt(request, sample));
   TANDEM_RETURN_IF_ERROR(CheckSizes(request, sample));
-  TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
+  for (size_t i = 0; i < sample.log_probs.size(); ++i) {
+    TANDEM_RETURN_IF_ERROR(
+        CheckFiniteLogProb(sample, static_cast<int64_t>(i), sample.log_probs[i], "rollout"));
+  }
   return CheckTokens(request, sample, vocab_limit);
 }
 

@@ -14,7 +14,7 @@ namespace tandem {
 // prompt, a finish reason, no more than max_tokens response tokens, ids of response tokens from 0
 // to `vocab_limit` - 1, and for each response token a version and either a finite log-prob or,
 // where the request does not ask for log-probs, none. Tokens that continue nothing must be of the
-// request's weight version; those of a continuation at most of that version, as whoever asked
+// request's weight version; those of a continuation at most of that version, as the caller
 // compares the continued part itself. DataLoss names the first thing that does not fit: a wrong
 // group would be scored against another prompt's answer, a wrong version trained on as if it were
 // on policy.

@@ -144,7 +144,7 @@ absl::StatusOr<RunPosition> Recovery::LoadOnce() {
     loading_ = true;
     return WithRemedy(Annotate(synced.status(), ComparedFile() +
                                                     " is damaged: its weights are not those of "
-                                                    "the training state beside it"));
+                                                    "the training state next to it"));
   }
   TANDEM_RETURN_IF_ERROR(synced.status());
   if (!synced->checked.empty()) context_.progress.OnMessage(synced->checked);

@@ -116,7 +116,7 @@ absl::StatusOr<std::set<std::string>> CheckInputs(const ControllerState& state,
   if (!changed.empty() && config.trainer().resume_changed_inputs() != "accept") {
     return InvalidArgument(
         "checkpoint {} was made with other inputs:\n  {}\nbring back what the run was started "
-        "with, wherever it lies; or accept other results than without the change with "
+        "with, wherever it is; or accept other results than without the change with "
         "trainer.resume_changed_inputs=accept; or start over with trainer.resume_mode=disable",
         point->checkpoint, fmt::join(changed, "\n  "));
   }

@@ -8,6 +8,7 @@
 
 #include "common/base/status.h"
 #include "common/formats/files.h"
+#include "common/types/xxh3.h"
 #include "controller/store/saved_batch.h"
 
 namespace tandem {
@@ -63,9 +64,8 @@ absl::StatusOr<BatchPreamble> ReadPreamble(const MappedFile& file) {
 }
 
 absl::Status CheckDigest(const MappedFile& file, const BatchPreamble& preamble) {
-  const XXH128_hash_t digest =
-      XXH3_128bits(file.data() + sizeof(preamble), file.size() - sizeof(preamble));
-  if (digest.low64 == preamble.digest_low && digest.high64 == preamble.digest_high) {
+  const Xxh3Hash digest = HashXxh3(file.data() + sizeof(preamble), file.size() - sizeof(preamble));
+  if (digest.low == preamble.digest_low && digest.high == preamble.digest_high) {
     return absl::OkStatus();
   }
   return MakeStatus(absl::StatusCode::kDataLoss,
@@ -146,13 +146,10 @@ SavedSample BatchReader::Read(size_t i) const {
 }
 
 struct BatchWriter::State {
-  explicit State(std::unique_ptr<AtomicFile> atomic)
-      : file(std::move(atomic)), hash(XXH3_createState(), XXH3_freeState) {
-    XXH3_128bits_reset(hash.get());
-  }
+  explicit State(std::unique_ptr<AtomicFile> atomic) : file(std::move(atomic)) {}
 
   absl::Status Append(const void* data, size_t bytes) {
-    XXH3_128bits_update(hash.get(), data, bytes);
+    hash.Append(data, bytes);
     end += bytes;
     return file->Append(data, bytes);
   }
@@ -165,7 +162,7 @@ struct BatchWriter::State {
   }
 
   std::unique_ptr<AtomicFile> file;
-  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash;
+  Xxh3Stream hash;
   uint64_t end = sizeof(BatchPreamble);
   std::vector<BatchEntry> entries;
 };
@@ -214,9 +211,9 @@ absl::Status BatchWriter::Commit(const SavedBatchInfo& info) {
   preamble.header_bytes = header.size();
   TANDEM_RETURN_IF_ERROR(state_->Append(header.data(), header.size()));
   preamble.file_bytes = state_->end;
-  const XXH128_hash_t digest = XXH3_128bits_digest(state_->hash.get());
-  preamble.digest_low = digest.low64;
-  preamble.digest_high = digest.high64;
+  const Xxh3Hash digest = state_->hash.Finish();
+  preamble.digest_low = digest.low;
+  preamble.digest_high = digest.high;
   preamble.check = XXH3_64bits(&preamble, offsetof(BatchPreamble, check));
   TANDEM_RETURN_IF_ERROR(state_->file->WriteAt(0, &preamble, sizeof(preamble)));
   return state_->file->Commit();

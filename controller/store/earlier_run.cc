@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 // What a run writes into its directory and a new run would replace. SQLite's log goes before its
 // database: alone, it cannot be taken for that of the database which the new run creates.
-constexpr std::array kRecords = {
+constexpr std::array kRecordFiles = {
     "run.db-wal",  "run.db-shm", "run.db",  "metrics.jsonl", "metrics.undone.jsonl", "tensorboard",
     "report.html", "samples",    "batches", "failed_steps",  "partial_journal.jsonl"};
 
@@ -39,10 +39,10 @@ EarlierRun::EarlierRun(std::string run_dir,
     : run_dir_(std::move(run_dir)), checkpoints_(checkpoints), what_(what), step_(step) {}
 
 bool EarlierRun::HasSomething() const {
-  const bool records = what_ == SetAside::kWholeRun &&
-                       std::any_of(kRecords.begin(), kRecords.end(), [this](const char* name) {
-                         return HasContents(fs::path(run_dir_) / name);
-                       });
+  const bool records =
+      what_ == SetAside::kWholeRun &&
+      std::any_of(kRecordFiles.begin(), kRecordFiles.end(),
+                  [this](const char* name) { return HasContents(fs::path(run_dir_) / name); });
   return records || checkpoints_.HasAfter(LastKept());
 }
 
@@ -88,7 +88,7 @@ absl::Status EarlierRun::Announce(const Targets& targets) const {
 
 absl::Status EarlierRun::MoveRecords(const std::string& folder) const {
   TANDEM_RETURN_IF_ERROR(MakeFolder(folder));
-  for (const char* name : kRecords) {
+  for (const char* name : kRecordFiles) {
     const fs::path from = fs::path(run_dir_) / name;
     const fs::path to = fs::path(folder) / name;
     if (!PathExists(from.string())) continue;

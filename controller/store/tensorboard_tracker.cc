@@ -6,7 +6,8 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include <unistd.h>
+
+#include "common/process/process_identity.h"
 
 namespace tandem {
 namespace {
@@ -102,12 +103,6 @@ std::string ScalarsEvent(double wall_time_seconds, int64_t step, const Metrics& 
 namespace {
 
 double Seconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
-
-std::string HostName() {
-  char name[256] = "localhost";
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 // A new path in `dir`, which is created.
 std::string NewEventPath(const std::string& dir, absl::Time now) {

@@ -23,7 +23,7 @@ sigset_t HandledSignals() {
   return set;
 }
 
-// Goes on where nobody reads any more: fmt::print would throw.
+// Does not fail when stderr is closed: fmt::print would throw.
 void Print(const std::string& text) { std::fputs(("launcher: " + text + "\n").c_str(), stderr); }
 
 void PrintSay(const Action& action, const ProcessTable& table) {

@@ -11,7 +11,7 @@ esac
 
 command -v clang-format >/dev/null || fail "clang-format is missing: run deploy/setup.sh --dev"
 folders=(common controller trainer_worker rollout_worker parity deploy tests)
-mapfile -t files < <(find "${folders[@]}" \( -name '*.h' -o -name '*.cc' -o -name '*.cu' \) | sort)
+mapfile -t files < <(find "${folders[@]}" \( -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.def' \) | sort)
 if [ "${1:-}" = --check ]; then
   clang-format --dry-run --Werror "${files[@]}" || fail "run deploy/scripts/format.sh"
   say "format: ${#files[@]} files are well formatted"

@@ -139,7 +139,7 @@ TEST_CASE("a disk that is full at a checkpoint takes nothing from offloaded mast
   const std::string said = rig.Log("launcher");
   INFO(said << rig.Log("controller"));
   REQUIRE(Has(said, "No space left on device"));
-  REQUIRE(Has(said, "the run goes on"));
+  REQUIRE(Has(said, "the run continues"));
   REQUIRE_FALSE(Has(said, "recovering"));
   REQUIRE(fs::exists(checkpoints / "step_2" / "model.safetensors"));
   REQUIRE_FALSE(fs::exists(checkpoints / "step_2.tmp"));

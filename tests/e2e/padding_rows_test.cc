@@ -6,8 +6,8 @@
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
-#include <xxhash.h>
 
+#include "common/types/xxh3.h"
 #include "controller/store/batch_file.h"
 #include "tests/e2e/recovery.h"
 
@@ -51,8 +51,7 @@ void Write(const std::string& path, const std::string& bytes) {
 }
 
 std::string DigestOfBytes(const std::string& bytes) {
-  const XXH128_hash_t digest = XXH3_128bits(bytes.data(), bytes.size());
-  return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
+  return HashXxh3(bytes.data(), bytes.size()).Hex();
 }
 
 // Replaces the first id of a pool in a checkpoint, with all digests right.

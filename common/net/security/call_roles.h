@@ -18,7 +18,7 @@ inline constexpr int kMaxRank = 4095;
 using RoleNames = std::vector<std::string_view>;
 
 // The roles that may call `method`, as gRPC names it ("/tandem.v1.TandemService/Stop"). Empty: the
-// method is not in the table, and nobody may. Health checks and reflection are for every role.
+// method is not in the table, and no role may. Health checks and reflection are for every role.
 const RoleNames& RolesFor(std::string_view method);
 
 // What a certificate says of who has it: spiffe://tandem/PROJECT/ROLE, or with "/RANK" for a worker

@@ -24,47 +24,12 @@ class CudaBackwardOps final : public BackwardOps {
   // It uses the context's scratch, which the forward ops on the same context count.
   int64_t workspace_bytes() const override { return 0; }
 
-  void Round(FloatMatrix in, Matrix out) override;
-  void AddRows(FloatMatrix in, const int32_t* rows, FloatMatrix out) override;
-  void LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) override;
+#define TANDEM_BACKWARD_OP(op, parameters, arguments) void op parameters override;
+#include "common/ops/backward_ops.def"
   void AdapterWeights(Matrix dout,
                       Matrix in,
                       const LinearWeight& weight,
                       const LinearAdapterGradients& gradients) override;
-  void LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) override;
-  void RmsNorm(Matrix in,
-               const void* weight,
-               float eps,
-               Matrix dout,
-               FloatMatrix dresidual,
-               float* dweight) override;
-  void HeadRmsNorms(Matrix in,
-                    const AttentionShape& shape,
-                    const HeadNorms& norms,
-                    Matrix dout,
-                    Matrix din) override;
-  void Attention(Matrix qkv,
-                 const AttentionShape& shape,
-                 const std::vector<AttentionSpan>& spans,
-                 Matrix out,
-                 Matrix dout,
-                 Matrix dqkv) override;
-  void Rope(Matrix dqkv,
-            const AttentionShape& shape,
-            const RopeTable& rope,
-            const std::vector<AttentionSpan>& spans) override;
-  void SiluMul(Matrix gate_up, Matrix dout, Matrix dgate_up) override;
-  void TokenLogProbs(Matrix hidden,
-                     const LinearWeight& head,
-                     int64_t vocab_limit,
-                     const int32_t* targets,
-                     const float* temperatures,
-                     const RowStats* stats,
-                     const float* grad_log_probs,
-                     const float* grad_entropy,
-                     Matrix dhidden,
-                     float* dhead) override;
-  void Embed(const int32_t* ids, FloatMatrix dx, float* dtable) override;
 
  private:
   void Norm(const NormRows& norm, Matrix in, Matrix dout, const NormGradients& gradients);

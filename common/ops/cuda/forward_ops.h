@@ -38,44 +38,14 @@ class CudaForwardOps final : public ForwardOps {
   bool EndStep() override { return context_->EndGraph(); }
   int64_t StepRows(int64_t rows) const override;
 
-  void Embed(const int32_t* ids, const LinearWeight& table, Matrix out) override;
-  void TakeRows(Matrix in, const int32_t* rows, Matrix out) override;
-  void RmsNorm(Matrix in, const void* weight, float eps, Matrix out) override;
+#define TANDEM_FORWARD_OP(op, name, parameters, arguments) void op parameters override;
+#include "common/ops/forward_ops.def"
   void AddRmsNorm(Matrix x, Matrix delta, const void* weight, float eps, Matrix out) override;
   void HeadRmsNorms(Matrix qkv,
                     const AttentionShape& shape,
                     const void* q_weight,
                     const void* k_weight,
                     float eps) override;
-  void Linear(Matrix in, const LinearWeight& weight, Matrix out) override;
-  void Add(Matrix x, Matrix delta) override;
-  void RopeAndStore(Matrix qkv,
-                    const AttentionShape& shape,
-                    const RopeTable& rope,
-                    const std::vector<AttentionSpan>& spans,
-                    KvLayer kv) override;
-  void CopyBlocks(const AttentionShape& shape,
-                  const std::vector<BlockCopy>& copies,
-                  KvLayer kv) override;
-  void Attention(Matrix qkv,
-                 const AttentionShape& shape,
-                 const std::vector<AttentionSpan>& spans,
-                 KvLayer kv,
-                 Matrix out) override;
-  void SiluMul(Matrix gate_up, Matrix out) override;
-  void TokenLogProbs(Matrix hidden,
-                     const LinearWeight& head,
-                     int64_t vocab_limit,
-                     const int32_t* targets,
-                     const float* temperatures,
-                     float* log_probs,
-                     RowStats* stats) override;
-  void Sample(Matrix hidden,
-              const LinearWeight& head,
-              int64_t vocab_limit,
-              const std::vector<SampleRow>& rows,
-              SampledToken* out) override;
-  void Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) override;
 
  private:
   // Where the scores of some rows are stored; all pointers are to device memory.

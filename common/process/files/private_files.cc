@@ -156,7 +156,7 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t limi
       (info.st_uid != geteuid() && info.st_uid != 0)) {
     return FailedPrecondition(
         "{} is not a file that its owner alone can read (mode {:04o}, owner {}): chmod 600 {}, if "
-        "it is yours and nobody has read it",
+        "it is yours and no other user has read it",
         path, info.st_mode & 07777, info.st_uid, path);
   }
   std::string text(limit, '\0');

@@ -22,7 +22,7 @@ absl::Status MakePrivateFolder(const std::string& path);
 // Makes the folder of a socket where it is missing, with mode 0700. One that exists may be read by
 // others, because a socket has a mode of its own; but others must not write in it, as they could
 // put a socket of their own there: they lose that right, with a line in the log. Where others write
-// and nobody removes what is not theirs, as in /tmp, nothing is changed. PermissionDenied: others
+// but remove only files of their own, as in /tmp, nothing is changed. PermissionDenied: others
 // can write in it, and it is not this user's to change.
 absl::Status MakeSocketFolder(const std::string& path);
 

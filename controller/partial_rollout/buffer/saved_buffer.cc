@@ -8,12 +8,12 @@
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
-#include <xxhash.h>
 
 #include "common/base/json_integer.h"
 #include "common/base/json_nesting.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
+#include "common/types/xxh3.h"
 #include "controller/partial_rollout/buffer/resume_check.h"
 
 namespace tandem {
@@ -34,12 +34,8 @@ constexpr FinishName kFinishNames[] = {{FinishReason::kNone, "none"},
                                        {FinishReason::kStop, "stop"},
                                        {FinishReason::kLength, "length"}};
 
-std::string Hex(const XXH128_hash_t& digest) {
-  return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
-}
-
 std::string SealLine(std::string_view text) {
-  return fmt::format("{{\"xxh3\":\"{}\"}}\n", Hex(XXH3_128bits(text.data(), text.size())));
+  return fmt::format("{{\"xxh3\":\"{}\"}}\n", HashXxh3(text.data(), text.size()).Hex());
 }
 
 // Invalid UTF-8 is replaced by replacement characters.
@@ -76,25 +72,22 @@ Json ToJson(const Prompt& prompt) {
 // Appends to the file of arrays and digests it; the digest goes into the header.
 class ArraysWriter {
  public:
-  explicit ArraysWriter(std::unique_ptr<AtomicFile> file)
-      : file_(std::move(file)), hash_(XXH3_createState(), XXH3_freeState) {
-    XXH3_128bits_reset(hash_.get());
-  }
+  explicit ArraysWriter(std::unique_ptr<AtomicFile> file) : file_(std::move(file)) {}
 
   template <typename T>
   absl::Status Append(const std::vector<T>& values) {
     const size_t size = values.size() * sizeof(T);
-    XXH3_128bits_update(hash_.get(), values.data(), size);
+    hash_.Append(values.data(), size);
     bytes_ += static_cast<int64_t>(size);
     return file_->Append(values.data(), size);
   }
   absl::Status Commit() { return file_->Commit(); }
   int64_t bytes() const { return bytes_; }
-  std::string digest() const { return Hex(XXH3_128bits_digest(hash_.get())); }
+  std::string digest() const { return hash_.Finish().Hex(); }
 
  private:
   std::unique_ptr<AtomicFile> file_;
-  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash_;
+  Xxh3Stream hash_;
   int64_t bytes_ = 0;
 };
 
@@ -223,7 +216,7 @@ absl::Status OpenArrays(const Json& header, SavedBuffer& buffer) {
     return Damaged(path,
                    fmt::format("it has {} bytes, {} were written", buffer.arrays->size(), bytes));
   }
-  if (Hex(XXH3_128bits(buffer.arrays->data(), buffer.arrays->size())) !=
+  if (HashXxh3(buffer.arrays->data(), buffer.arrays->size()).Hex() !=
       header.at("tokens").at("xxh3")) {
     return Damaged(path, "its bytes are not those that were written");
   }

@@ -22,7 +22,7 @@ struct TokenArrays {
 
 // One thread appends. Any thread may read at an offset that Append has returned: the bytes there
 // never change. What a full or failing disk refuses (disk_refusal.h) is kept in memory and written
-// by a later Append: no round fails for it, and nobody reads the file after the process. Destroying
+// by a later Append: no round fails for it, and no process reads the file later. Destroying
 // the object, or the end of the process, frees the disk space.
 class TokenFile {
  public:

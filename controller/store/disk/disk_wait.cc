@@ -34,11 +34,12 @@ std::string WaitText(const DiskNeed& need,
   const std::string reason(refused.message());
   if (!absl::IsResourceExhausted(refused)) {
     return fmt::format(
-        "{} cannot be written to {}, whose disk fails; the run waits and goes on when it can: {}",
+        "{} cannot be written to {}, whose disk fails; the run waits and continues when it can: {}",
         need.what, need.folder, reason);
   }
-  return fmt::format("no space on {} for {}: {}; the run waits and goes on when there is space: {}",
-                     need.folder, need.what, Sizes(need, free_bytes), reason);
+  return fmt::format(
+      "no space on {} for {}: {}; the run waits and continues when there is space: {}", need.folder,
+      need.what, Sizes(need, free_bytes), reason);
 }
 
 }  // namespace
@@ -66,8 +67,8 @@ absl::Status DiskWait::Until(const DiskNeed& need, const std::function<absl::Sta
   if (IsDiskRefused(status)) {
     return Annotate(status, "the run was stopped while it waited for a disk");
   }
-  Tell(fmt::format("{} is written, {:.0f} s after its disk refused it: the run goes on", need.what,
-                   absl::ToDoubleSeconds(clock_.Now() - begin)));
+  Tell(fmt::format("{} is written, {:.0f} s after its disk refused it: the run continues",
+                   need.what, absl::ToDoubleSeconds(clock_.Now() - begin)));
   return status;
 }
 

@@ -30,12 +30,12 @@ absl::StatusOr<std::unique_ptr<SqliteDatabase>> OpenMigrated(const std::string& 
   if (status.ok()) status = Annotate(MigrateStore(db->get()), path);
   if (!absl::IsDataLoss(status)) return status.ok() ? std::move(db) : status;
   return MakeStatus(status.code(),
-                    "{}: bring back a copy of {}, or move it away: the run goes on from its "
+                    "{}: bring back a copy of {}, or move it away: the run continues from its "
                     "checkpoint without it, and records only what follows",
                     std::string(status.message()), path);
 }
 
-// Writes the log's rows into the file, as far as nobody reads older ones.
+// Writes the log's rows into the file, as far as no reader needs older ones.
 absl::Status EmptyLog(const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(const auto db, SqliteDatabase::Open(path));
   return db->Execute("PRAGMA wal_checkpoint(TRUNCATE)");

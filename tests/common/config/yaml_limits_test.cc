@@ -42,7 +42,7 @@ TEST_CASE("aliases of aliases that stand for more than memory holds are refused 
 
 TEST_CASE("an alias within what it names is refused") {
   REQUIRE_THAT(LimitError("rollout: &a\n  stop: [*a]\n"),
-               Contains(":2: an alias lies within what it names"));
+               Contains(":2: an alias is inside the value that it names"));
 }
 
 TEST_CASE("lists within lists without end are refused, in a file and in --set") {

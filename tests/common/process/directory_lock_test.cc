@@ -37,7 +37,10 @@ TEST_CASE("A lock is free again when its holder has gone, whatever the file says
   const testing::TempDir dir;
   std::optional<DirectoryLock> first =
       DirectoryLock::Take(dir.path().string(), "x.lock", "controller", "stop it").value();
+  REQUIRE(DirectoryLock::IsHeld(dir.path().string(), "x.lock"));
+  REQUIRE_FALSE(DirectoryLock::IsHeld(dir.path().string(), "y.lock"));
   first.reset();
+  REQUIRE_FALSE(DirectoryLock::IsHeld(dir.path().string(), "x.lock"));
   REQUIRE(DirectoryLock::Take(dir.path().string(), "x.lock", "controller", "stop it").ok());
 }
 

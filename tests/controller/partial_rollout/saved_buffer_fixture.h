@@ -8,9 +8,9 @@
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include "common/formats/files.h"
+#include "common/types/xxh3.h"
 #include "tests/controller/partial_rollout/buffer_run.h"
 
 namespace tandem::testing {
@@ -68,17 +68,13 @@ struct SavedBufferFixture {
     return loaded;
   }
   static void Seal(std::string& text) {
-    const XXH128_hash_t digest = XXH3_128bits(text.data(), text.size());
-    text += fmt::format("{{\"xxh3\":\"{:016x}{:016x}\"}}\n", digest.high64, digest.low64);
+    text += fmt::format("{{\"xxh3\":\"{}\"}}\n", HashXxh3(text.data(), text.size()).Hex());
   }
   // The first value of tokens.bin replaced, all digests right.
   absl::Status WithFirstToken(int32_t id) const {
     const std::string original = Bytes(tokens());
     std::string bytes = original;
-    const auto hex = [&] {
-      const XXH128_hash_t digest = XXH3_128bits(bytes.data(), bytes.size());
-      return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
-    };
+    const auto hex = [&] { return HashXxh3(bytes.data(), bytes.size()).Hex(); };
     const std::string before = hex();
     std::memcpy(bytes.data(), &id, sizeof(id));
     Write(tokens(), bytes);

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "common/formats/files.h"
+#include "common/types/xxh3.h"
 #include "controller/store/saved_batch.h"
 #include "tests/controller/store/some_batch.h"
 #include "tests/support/temp_dir.h"
@@ -67,10 +68,10 @@ void Seal(std::string& bytes) {
   std::memcpy(&preamble, bytes.data(), sizeof(preamble));
   preamble.file_bytes = bytes.size();
   preamble.header_bytes = bytes.size() - preamble.header_offset;
-  const XXH128_hash_t digest =
-      XXH3_128bits(bytes.data() + sizeof(preamble), bytes.size() - sizeof(preamble));
-  preamble.digest_low = digest.low64;
-  preamble.digest_high = digest.high64;
+  const Xxh3Hash digest =
+      HashXxh3(bytes.data() + sizeof(preamble), bytes.size() - sizeof(preamble));
+  preamble.digest_low = digest.low;
+  preamble.digest_high = digest.high;
   preamble.check = XXH3_64bits(&preamble, offsetof(BatchPreamble, check));
   std::memcpy(bytes.data(), &preamble, sizeof(preamble));
 }

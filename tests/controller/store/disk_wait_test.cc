@@ -73,7 +73,7 @@ TEST_CASE("A full disk is tried again at the interval, on the run's clock, until
   REQUIRE(disk.told.size() == 2);
   REQUIRE(Has(disk.told[0], "no space on / for samples: 6 MiB needed, "));
   REQUIRE(Has(disk.told[0], "No space left on device"));
-  REQUIRE(Has(disk.told[1], "the run goes on"));
+  REQUIRE(Has(disk.told[1], "the run continues"));
   REQUIRE(shown == disk.told[0]);
   REQUIRE(disk.wait.waits_for().empty());
 }

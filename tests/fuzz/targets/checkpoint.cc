@@ -11,6 +11,7 @@
 
 #include "common/formats/safetensors.h"
 #include "common/formats/training_state.h"
+#include "common/types/xxh3.h"
 #include "controller/store/batch_file.h"
 #include "controller/store/checkpoint_index.h"
 #include "controller/store/saved_batch.h"
@@ -54,9 +55,9 @@ void ReadSavedBatch(const ScratchDir& dir, std::string_view text) {
   preamble.header_offset = sizeof(preamble) + arrays.size();
   preamble.header_bytes = header.size();
   preamble.file_bytes = sizeof(preamble) + body.size();
-  const XXH128_hash_t digest = XXH3_128bits(body.data(), body.size());
-  preamble.digest_low = digest.low64;
-  preamble.digest_high = digest.high64;
+  const Xxh3Hash digest = HashXxh3(body.data(), body.size());
+  preamble.digest_low = digest.low;
+  preamble.digest_high = digest.high;
   preamble.check = XXH3_64bits(&preamble, offsetof(BatchPreamble, check));
   dir.Write("x.batch",
             std::string(reinterpret_cast<const char*>(&preamble), sizeof(preamble)) + body);

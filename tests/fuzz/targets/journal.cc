@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <xxhash.h>
 
+#include "common/types/xxh3.h"
 #include "controller/partial_rollout/buffer/saved_buffer.h"
 #include "controller/partial_rollout/round_journal.h"
 #include "tests/fuzz/scratch_dir.h"
@@ -36,10 +37,7 @@ std::string SealedLine(const std::string& line) {
                      XXH3_64bits(line.data(), line.size()));
 }
 
-std::string HexOf(std::string_view bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
+std::string HexOf(std::string_view bytes) { return HashXxh3(bytes.data(), bytes.size()).Hex(); }
 
 void ReadJournal(const ScratchDir& dir, std::string_view text) {
   std::string sealed = SealedLine(R"({"format":1,"journal":"partial rollout cuts","run":"fuzz"})");

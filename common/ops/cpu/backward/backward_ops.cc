@@ -71,9 +71,7 @@ class CpuBackwardOps final : public BackwardOps {
             const std::vector<AttentionSpan>& spans) override {
     attention_.Rope(dqkv, shape, rope, spans);
   }
-  void SiluMul(Matrix gate_up, Matrix dout, Matrix dgate_up) override {
-    norms_.SiluMul(gate_up, dout, dgate_up);
-  }
+  void SiluMul(Matrix gate_up, Matrix dout, Matrix dgate_up) override;
   void TokenLogProbs(Matrix hidden,
                      const LinearWeight& head,
                      int64_t vocab_limit,
@@ -105,6 +103,15 @@ void CpuBackwardOps::AddRows(FloatMatrix in, const int32_t* rows, FloatMatrix ou
     float* target = out.data + rows[row] * out.stride;
     for (int64_t col = 0; col < in.cols; ++col) target[col] += source[col];
   }
+}
+
+void CpuBackwardOps::SiluMul(Matrix gate_up, Matrix dout, Matrix dgate_up) {
+  context_.pool->ParallelRows(dout.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+    for (int64_t row = first; row < last; ++row) {
+      context_.kernels.silu_mul_back(context_.Row(gate_up, row), context_.Row(dout, row), dout.cols,
+                                     context_.Row(dgate_up, row));
+    }
+  });
 }
 
 }  // namespace

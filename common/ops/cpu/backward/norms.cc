@@ -72,13 +72,4 @@ void NormBackward::HeadRmsNorms(
   }
 }
 
-void NormBackward::SiluMul(Matrix gate_up, Matrix dout, Matrix dgate_up) {
-  context_.pool->ParallelRows(dout.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
-    for (int64_t row = first; row < last; ++row) {
-      context_.kernels.silu_mul_back(context_.Row(gate_up, row), context_.Row(dout, row), dout.cols,
-                                     context_.Row(dgate_up, row));
-    }
-  });
-}
-
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Gradients of RMS norms, of rows and of heads, and of the gate of an MLP.
+// Gradients of RMS norms, of rows and of heads.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,6 @@ class NormBackward {
       Matrix in, const void* weight, float eps, Matrix dout, FloatMatrix dresidual, float* dweight);
   void HeadRmsNorms(
       Matrix in, const AttentionShape& shape, const HeadNorms& norms, Matrix dout, Matrix din);
-  void SiluMul(Matrix gate_up, Matrix dout, Matrix dgate_up);
 
  private:
   // Computes row_values_, for the two functions below.

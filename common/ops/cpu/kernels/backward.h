@@ -139,10 +139,6 @@ void SoftmaxBack(const SoftmaxBackRow& row) {
   }
 }
 
-// The least logit (relative to the row's largest) by which the entropy's gradient is computed; no
-// probability is above 0 there.
-constexpr float kLeastSlopeLogit = -1e30f;
-
 // With p the softmax, l its logarithm and H the entropy, for x = logit / T:
 // d log_prob / dx_j = [j = target] - p_j and dH / dx_j = -p_j * (l_j + H).
 template <typename T>

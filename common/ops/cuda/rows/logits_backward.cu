@@ -5,9 +5,6 @@
 namespace tandem {
 namespace {
 
-// As on a CPU (common/ops/cpu/kernels/backward.h), whose bits the gradient has.
-constexpr float kLeastSlopeLogit = -1e30f;
-
 // With p the softmax, l its logarithm and H the entropy, for x = logit / T:
 // d log_prob / dx_j = [j = target] - p_j and dH / dx_j = -p_j * (l_j + H).
 __global__ void __launch_bounds__(kWordThreads) LogitsBackward(const float* logits,
