@@ -1,5 +1,5 @@
-// What the threads of this process that must not stand still are doing, for the watchdogs that check
-// that they advance.
+// What the threads of this process that must not stand still are doing, for the watchdogs that
+// check that they advance.
 #pragma once
 
 #include <cstdint>

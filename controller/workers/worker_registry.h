@@ -151,8 +151,8 @@ class WorkerRegistry {
   std::string kernel_sets() const;
 
  private:
-  // The start time of the announced process if /proc of this host certainly shows that one under its
-  // number; else "".
+  // The start time of the announced process if /proc of this host certainly shows that one under
+  // its number; else "".
   std::string SeenStart(const Announcement& announcement) const;
   bool HoldsRank(const WorkerEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   // Who had the rank last: a worker, or one of an earlier controller. Null: nobody.

@@ -38,9 +38,9 @@ class DiskWait {
   DiskWait(Clock& clock, DiskWaitOptions options) : clock_(clock), options_(std::move(options)) {}
 
   // Calls `write` until it returns OK or an error that no disk has caused (IsDiskRefused), every
-  // retry_every. While a full disk has less free than need.bytes it is tried only once a minute, since
-  // each attempt would fill it again with what others on it free. Nothing may be lost by a failed
-  // call. Once the run is ended, the disk's error is returned too.
+  // retry_every. While a full disk has less free than need.bytes it is tried only once a minute,
+  // since each attempt would fill it again with what others on it free. Nothing may be lost by a
+  // failed call. Once the run is ended, the disk's error is returned too.
   absl::Status Until(const DiskNeed& need, const std::function<absl::Status()>& write);
 
   // The sum of all waits so far. For the thread that calls Until.
