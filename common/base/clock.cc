@@ -1,9 +1,9 @@
 #include "common/base/clock.h"
 
 #include <ctime>
-#include <mutex>
 
 #include "common/base/active_time.h"
+#include "common/base/mutex.h"
 
 namespace tandem {
 namespace {
@@ -20,24 +20,24 @@ class SystemClock final : public Clock {
   Instant Now() override {
     // The reading is taken under the lock: one that was taken before a pause and counted after it
     // would make the time go back.
-    const std::lock_guard lock(active_mutex_);
+    const MutexLock lock(active_mutex_);
     return Instant(active_.At(MonotonicReading()));
   }
   absl::Time WallNow() override { return absl::Now(); }
   void Sleep(absl::Duration duration) override { absl::SleepFor(duration); }
 
   void DiscountGapsAbove(absl::Duration limit) {
-    const std::lock_guard lock(active_mutex_);
+    const MutexLock lock(active_mutex_);
     active_.DiscountGapsAbove(limit, MonotonicReading());
   }
   absl::Duration Paused() {
-    const std::lock_guard lock(active_mutex_);
+    const MutexLock lock(active_mutex_);
     return active_.paused();
   }
 
  private:
-  std::mutex active_mutex_;
-  ActiveTime active_;
+  Mutex active_mutex_;
+  ActiveTime active_ ABSL_GUARDED_BY(active_mutex_);
 };
 
 SystemClock& TheSystemClock() {

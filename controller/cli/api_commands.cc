@@ -124,8 +124,9 @@ std::string FindTokenFile(const std::string& address,
 namespace {
 
 constexpr absl::Duration kShort = absl::Seconds(10);
-// For generation and evaluation, which wait for a moment between steps.
-constexpr absl::Duration kLong = absl::Minutes(30);
+// For calls that wait for a moment between two steps, however long a step takes: the user ends them by
+// Ctrl-C, and the controller then drops them.
+constexpr absl::Duration kUntilAnswered = absl::InfiniteDuration();
 constexpr double kWaitSlice = 2.0;
 
 // Unique per command, so that the controller executes a call only once if gRPC retries it.
@@ -338,7 +339,7 @@ absl::Status ApiCommands::Generate(const GenerateOptions& options) {
   params->set_max_tokens(options.max_tokens);
   params->set_seed(static_cast<uint64_t>(options.seed));
   TANDEM_ASSIGN_OR_RETURN(const auto reply,
-                          Call(&v1::TandemService::Stub::Generate, request, kLong));
+                          Call(&v1::TandemService::Stub::Generate, request, kUntilAnswered));
   std::string text;
   for (const std::string& response : reply.texts()) text += response + "\n";
   Print(reply, text);
@@ -351,7 +352,7 @@ absl::Status ApiCommands::Evaluate(int64_t n, double temperature, int64_t max_pr
   if (n != 0) request.set_temperature(static_cast<float>(temperature));
   request.set_max_prompts(max_prompts);
   TANDEM_ASSIGN_OR_RETURN(const auto reply,
-                          Call(&v1::TandemService::Stub::Evaluate, request, kLong));
+                          Call(&v1::TandemService::Stub::Evaluate, request, kUntilAnswered));
   Print(reply, EvaluationTable(reply));
   return absl::OkStatus();
 }
@@ -360,7 +361,7 @@ absl::Status ApiCommands::Check(const std::string& hf_checkpoint) {
   v1::CheckRequest request;
   request.set_hf_checkpoint(hf_checkpoint);
   TANDEM_ASSIGN_OR_RETURN(const auto reply,
-                          Call(&v1::TandemService::Stub::CheckWeights, request, kLong));
+                          Call(&v1::TandemService::Stub::CheckWeights, request, kUntilAnswered));
   Print(reply, CheckTable(reply));
   return reply.ok() ? absl::OkStatus() : absl::DataLossError("trainer and rollout weights differ");
 }

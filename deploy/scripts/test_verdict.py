@@ -41,8 +41,9 @@ FAILED_ASSERTION = re.compile(r"^\S.*:\d+: FAILED:|^(?:FAIL|ERROR): (?:test|setU
 NO_TEST_RAN = re.compile(r"^(?:No tests ran|Ran 0 tests)\b", re.M)
 CATCH2_END = re.compile(r"^(?:All tests passed \(|test cases: )", re.M)
 CATCH2_ARGUMENT = "NoTests"  # of --warn, with which CMake's functions start every program of Catch2
-# unittest's count of tests that skipped themselves, and what NotRun() of tests/gpu/gpu.h prints.
-PARTS = re.compile(r"^OK \(.*?skipped=\d+.*\)|^not run: .*", re.M)
+# unittest's count of tests that skipped themselves, what NotRun() of tests/gpu/gpu.h prints, and a WARN("not run: ...")
+# of Catch2, which indents it.
+PARTS = re.compile(r"^OK \(.*?skipped=\d+.*\)|^ *not run: .*", re.M)
 BLIND = ("PASS_REGULAR_EXPRESSION", "WILL_FAIL")  # with these ctest ignores or inverts an exit code
 # All of it is looked at: 0 is no limit.
 OUTPUT = ["--output-on-failure", "--test-output-size-passed", "0", "--test-output-size-failed", "0"]
@@ -118,7 +119,7 @@ def result_of_skip(text):
 
 def result_of_pass(text):
     """What a test that exited with 0 has become."""
-    fault, parts = fault_in(text), dict.fromkeys(PARTS.findall(text))
+    fault, parts = fault_in(text), dict.fromkeys(map(str.strip, PARTS.findall(text)))
     if fault:
         return Result("failed", f"exit code 0, and {fault}", text)
     return Result("passed", "; ".join(parts)[:240], text)

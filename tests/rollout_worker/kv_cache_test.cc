@@ -13,7 +13,7 @@ namespace tandem {
 
 TEST_CASE("The KV pool holds max_num_seqs longest sequences if they fit beside the weights") {
   const ModelSpec spec = testing::TinyModelSpec({});
-  const int64_t block = KvBlockBytes(spec, 2);
+  const int64_t block = KvBlockBytesOfAllLayers(spec, 2);
   KvPoolPlan plan;
   plan.memory_utilization = 0.5;
   plan.weight_bytes = 1 << 20;
@@ -30,7 +30,7 @@ TEST_CASE("A pool that cannot hold one longest sequence is refused with the keys
   KvPoolPlan plan;
   plan.weight_bytes = 1 << 20;
   plan.max_model_len = 130;
-  plan.device_bytes = 2 * (plan.weight_bytes + 2 * KvBlockBytes(spec, 2));
+  plan.device_bytes = 2 * (plan.weight_bytes + 2 * KvBlockBytesOfAllLayers(spec, 2));
   const auto refused = PlanKvBlocks(spec, DType::kBFloat16, plan);
   REQUIRE(refused.status().code() == absl::StatusCode::kResourceExhausted);
   const std::string message(refused.status().message());
@@ -45,7 +45,7 @@ TEST_CASE("KV blocks are copied in every layer, keep their addresses, and come b
   Ledger ledger;
   const auto cache = KvCache::Create(HostDevice(), spec, DType::kBFloat16, 5, &ledger).value();
   REQUIRE(cache->Map().ok());
-  const auto bytes = static_cast<size_t>(KvBlockBytes(spec, 2) / spec.num_layers);
+  const auto bytes = static_cast<size_t>(KvBlockBytesOfAllLayers(spec, 2) / spec.num_layers);
   REQUIRE(cache->layers().size() == static_cast<size_t>(spec.num_layers));
   const auto ops = CreateCpuForwardOps(DType::kBFloat16, std::make_shared<ThreadPool>(1)).value();
   for (const KvLayer& layer : cache->layers()) {

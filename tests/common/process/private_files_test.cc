@@ -175,7 +175,7 @@ TEST_CASE("A folder that another user can write in, and owns, is refused", "[pri
   chmod(theirs.c_str(), 0777);
   if (chown(theirs.c_str(), kAnother, kAnother) != 0) {
     REQUIRE(geteuid() != 0);
-    WARN("skipped: only root can give a folder to another user");
+    WARN("not run: only root can give a folder to another user");
     return;
   }
   mkdir(roots.c_str(), 0700);

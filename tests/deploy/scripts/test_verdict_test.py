@@ -194,7 +194,7 @@ class VerdictTest(unittest.TestCase):
     def test_parts_that_did_not_run_are_named(self):
         code, text, notes = self.verdict({
             "python": "echo Ran 9 tests in 1s; echo; echo 'OK (skipped=2)'", "good": "echo OK",
-            "ranks": "echo not run: it needs two GPUs; echo not run: it needs two GPUs; echo not run: no NCCL"})
+            "ranks": "echo not run: it needs two GPUs; echo \"  not run: it needs two GPUs\"; echo not run: no NCCL"})
         self.assertEqual(code, 0, text)
         self.assertIn("test skipped in part: python: OK (skipped=2)\n", notes)
         self.assertIn("test skipped in part: ranks: not run: it needs two GPUs; not run: no NCCL\n", notes)

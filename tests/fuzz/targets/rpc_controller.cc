@@ -12,6 +12,7 @@
 #include "common/net/worker_codec.h"
 #include "controller/api/cluster_service.h"
 #include "controller/api/tandem_service.h"
+#include "controller/workers/rank_holders.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/fuzz/call_table.h"
 #include "tests/fuzz/in_process_server.h"
@@ -29,8 +30,8 @@ class EndedRun {
     run_.Prepare(StartMode::kPaused);
     run_.control->OnStarted(1, 1);
     run_.control->OnEnded(absl::OkStatus());
-    cluster_ = std::make_unique<ClusterService>(run_.registry, *run_.samples, run_.probe,
-                                                v1::RegisterResponse(), "");
+    cluster_ = std::make_unique<ClusterService>(run_.registry, holders_, *run_.samples,
+                                                run_.probe, v1::RegisterResponse(), "");
     tandem_ = std::make_unique<TandemService>(
         TandemServiceParts{*run_.control, run_.loop->position(), *run_.parts, run_.options,
                            run_.registry, relay_, "fuzz", ""});
@@ -142,6 +143,7 @@ class EndedRun {
   static constexpr int64_t kStep = 1;  // the one that the store has a sample of
 
   testing::FakeRun run_;
+  RankHolders holders_{run_.dir.path()};
   ProgressRelay relay_{{}};
   std::unique_ptr<ClusterService> cluster_;
   std::unique_ptr<TandemService> tandem_;
