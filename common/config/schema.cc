@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -100,37 +102,56 @@ const std::vector<KeySpec>& ConfigSchema() {
   return *schema;
 }
 
-const KeySpec* FindKey(const std::string& key) {
+namespace {
+
+// The schema by names: a config is read by thousands of look-ups.
+struct SchemaIndex {
+  std::unordered_map<std::string, const KeySpec*> keys;
+  std::unordered_map<std::string, const KeySpec*> aliases;
+  std::unordered_set<std::string> alias_beginnings;  // "a" and "a.b" of an alias "a.b.c"
+};
+
+SchemaIndex MakeIndex() {
+  SchemaIndex index;
   for (const KeySpec& spec : ConfigSchema()) {
-    if (spec.key == key) return &spec;
+    index.keys.emplace(spec.key, &spec);
+    for (const std::string& alias : spec.info.aliases()) {
+      index.aliases.emplace(alias, &spec);
+      for (size_t dot = alias.find('.'); dot != std::string::npos; dot = alias.find('.', dot + 1)) {
+        index.alias_beginnings.insert(alias.substr(0, dot));
+      }
+    }
   }
-  return nullptr;
+  return index;
+}
+
+const SchemaIndex& Index() {
+  static const SchemaIndex* const index = new SchemaIndex(MakeIndex());
+  return *index;
+}
+
+}  // namespace
+
+const KeySpec* FindKey(const std::string& key) {
+  const auto found = Index().keys.find(key);
+  return found == Index().keys.end() ? nullptr : found->second;
 }
 
 std::string CanonicalKey(const std::string& key) {
   // The longest alias wins: a key's own before its section's.
-  const KeySpec* best = nullptr;
-  std::string best_alias;
-  for (const KeySpec& spec : ConfigSchema()) {
-    for (const std::string& alias : spec.info.aliases()) {
-      const bool match = key == alias || (spec.section && key.rfind(alias + ".", 0) == 0);
-      if (match && alias.size() > best_alias.size()) {
-        best = &spec;
-        best_alias = alias;
-      }
+  size_t length = key.size();
+  while (true) {
+    const auto found = Index().aliases.find(key.substr(0, length));
+    if (found != Index().aliases.end() && (length == key.size() || found->second->section)) {
+      return found->second->key + key.substr(length);
     }
+    const size_t dot = length == 0 ? std::string::npos : key.rfind('.', length - 1);
+    if (dot == std::string::npos) return key;
+    length = dot;
   }
-  return best == nullptr ? key : best->key + key.substr(best_alias.size());
 }
 
-bool IsAliasBeginning(const std::string& key) {
-  for (const KeySpec& spec : ConfigSchema()) {
-    for (const std::string& alias : spec.info.aliases()) {
-      if (alias.rfind(key + ".", 0) == 0) return true;
-    }
-  }
-  return false;
-}
+bool IsAliasBeginning(const std::string& key) { return Index().alias_beginnings.contains(key); }
 
 std::string NearestKey(const std::string& key) {
   const std::string wanted = CanonicalKey(key);
