@@ -20,7 +20,8 @@ int64_t HeadScratchBytes(const ModelSpec& spec) { return kDrawRows * spec.vocab_
 
 int64_t DecodeRollout::Bytes(const BenchModel& model, const Shape& shape) {
   return RegionBytes(WeightBytes(model.spec)) +
-         shape.sequences * KvBlocksFor(shape.sequence_tokens) * KvBlockBytes(model.spec) +
+         shape.sequences * KvBlocksFor(shape.sequence_tokens) *
+             KvBlockBytesOfAllLayers(model.spec) +
          PlaceRolloutBatch(model.spec, 2, model.step_tokens).end + HeadScratchBytes(model.spec);
 }
 
