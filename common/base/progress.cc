@@ -113,13 +113,13 @@ WorkStep::~WorkStep() {
   NoteActivity(outer_activity_);
 }
 
-OutsideWait::OutsideWait() {
-  if (listed != nullptr) ++listed->waits;
+OutsideWait::OutsideWait() : waits_(listed == nullptr ? nullptr : &listed->waits) {
+  if (waits_ != nullptr) ++*waits_;
 }
 
 OutsideWait::~OutsideWait() {
-  if (listed == nullptr) return;
-  --listed->waits;
+  if (waits_ == nullptr || listed == nullptr) return;
+  --*waits_;
   ++listed->moves;
 }
 

@@ -2,6 +2,7 @@
 // check that they advance.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -58,6 +59,9 @@ class OutsideWait {
   ~OutsideWait();
   OutsideWait(const OutsideWait&) = delete;
   OutsideWait& operator=(const OutsideWait&) = delete;
+
+ private:
+  std::atomic<int>* const waits_;  // of a thread that had a WorkStep when the wait began; or null
 };
 
 }  // namespace tandem

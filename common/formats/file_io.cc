@@ -11,12 +11,12 @@ namespace tandem {
 IoResult WriteAll(int fd, std::span<const char> bytes, int64_t offset) {
   IoResult done;
   while (done.bytes < bytes.size()) {
+    const OutsideWait disk;  // its end counts as progress
     const ssize_t wrote = ::pwrite(fd, bytes.data() + done.bytes, bytes.size() - done.bytes,
                                    offset + static_cast<int64_t>(done.bytes));
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) return {done.bytes, wrote == 0 ? ENOSPC : errno};
     done.bytes += static_cast<size_t>(wrote);
-    NoteProgress();
   }
   return done;
 }
@@ -24,13 +24,13 @@ IoResult WriteAll(int fd, std::span<const char> bytes, int64_t offset) {
 IoResult ReadAll(int fd, std::span<char> bytes, int64_t offset) {
   IoResult done;
   while (done.bytes < bytes.size()) {
+    const OutsideWait disk;
     const ssize_t got = ::pread(fd, bytes.data() + done.bytes, bytes.size() - done.bytes,
                                 offset + static_cast<int64_t>(done.bytes));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return {done.bytes, errno};
     if (got == 0) break;
     done.bytes += static_cast<size_t>(got);
-    NoteProgress();
   }
   return done;
 }

@@ -155,6 +155,7 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
   std::string text(file.size, '\0');
   size_t done = 0;
   while (done < text.size()) {
+    const OutsideWait disk;  // its end counts as progress
     const ssize_t got =
         ::pread(file.fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/json_nesting.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "common/formats/safetensors.h"
@@ -176,6 +177,7 @@ absl::Status HfCheckpoint::ReadRows(
   file.ReadExactly(first, bytes);
   const absl::Status converted = ConvertElements(first, view.dtype, buffer, dtype, elements);
   file.LetGo(first, bytes);
+  NoteProgress();
   TANDEM_RETURN_IF_ERROR(file.CheckWhole());
   return Annotate(converted, name);
 }

@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "common/base/check.h"
+#include "common/base/progress.h"
 #include "common/process/cores.h"
 
 namespace tandem {
@@ -60,7 +61,10 @@ void ThreadPool::Run(int64_t tasks, void* context, TaskFunction function) {
                "ThreadPool::Run was called by a second thread or from a task");
   const ScopedFlushDenormals flush;
   if (threads_ == 1 || tasks == 1) {
-    for (int64_t task = 0; task < tasks; ++task) function(context, task, 0);
+    for (int64_t task = 0; task < tasks; ++task) {
+      function(context, task, 0);
+      NoteProgress();
+    }
   } else {
     Spread(tasks, context, function);
   }
@@ -103,6 +107,7 @@ void ThreadPool::DrawShare(int share, int thread) {
     const int64_t task = tasks.next.fetch_add(1, std::memory_order_relaxed);
     if (task >= tasks.end) return;
     function_(context_, task, thread);
+    NoteProgress();  // of the caller alone: no other thread has a WorkStep
   }
 }
 

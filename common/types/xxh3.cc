@@ -1,9 +1,18 @@
 #include "common/types/xxh3.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "common/base/progress.h"
+
 namespace tandem {
+namespace {
+
+constexpr size_t kPiece = size_t{16} << 20;
+
+}  // namespace
 
 std::string Xxh3Hash::Hex() const { return fmt::format("{:016x}{:016x}", high, low); }
 
@@ -17,8 +26,16 @@ std::array<std::byte, 16> Xxh3Hash::Bytes() const {
 }
 
 Xxh3Hash HashXxh3(const void* data, size_t bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(data, bytes);
-  return {.low = hash.low64, .high = hash.high64};
+  if (bytes <= kPiece) {
+    const XXH128_hash_t hash = XXH3_128bits(data, bytes);
+    return {.low = hash.low64, .high = hash.high64};
+  }
+  Xxh3Stream stream;
+  for (size_t at = 0; at < bytes; at += kPiece) {
+    stream.Append(static_cast<const char*>(data) + at, std::min(kPiece, bytes - at));
+    NoteProgress();
+  }
+  return stream.Finish();
 }
 
 Xxh3Stream::Xxh3Stream() : state_(XXH3_createState()) { XXH3_128bits_reset(state_.get()); }

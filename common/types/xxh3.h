@@ -21,6 +21,8 @@ struct Xxh3Hash {
   std::array<std::byte, 16> Bytes() const;
 };
 
+// Notes the calling thread's progress (common/base/progress.h) while it goes over many bytes, which
+// may be those of a mapped file on a slow disk.
 Xxh3Hash HashXxh3(const void* data, size_t bytes);
 
 // Hashes bytes that are appended in pieces of any size. Not thread-safe.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/model_spec/row_ranges.h"
 
@@ -41,6 +42,7 @@ absl::Status RowDigests::TakeTensor(size_t tensor) {
     const int64_t rows = std::min(step, piece.rows - row);
     TANDEM_RETURN_IF_ERROR(rows_->CopyRows(tensor, row, rows, DType::kFloat32, values));
     TANDEM_RETURN_IF_ERROR(digests_.Take(*ops_, piece.offset + row * cols, rows * cols, values));
+    NoteProgress();
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/model_spec/row_ranges.h"
 
@@ -57,6 +58,7 @@ absl::Status ForEachRange(
     const TensorRows rows{&place, row, std::min(step, tensor.rows() - row), tensor.row_bytes()};
     TANDEM_ASSIGN_OR_RETURN(const void* data, oracle.Rows(rows));
     body(rows, static_cast<const std::byte*>(data));
+    NoteProgress();
   }
   return absl::OkStatus();
 }

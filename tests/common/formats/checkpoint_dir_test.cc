@@ -6,6 +6,7 @@
 #include "common/formats/files.h"
 #include "common/formats/hf_checkpoint.h"
 #include "tests/common/formats/test_checkpoint.h"
+#include "tests/support/own_progress.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -62,6 +63,10 @@ TEST_CASE("A single-file checkpoint opens and rows convert", "[tensor_file][chec
   std::vector<Bf16> narrow(8);
   REQUIRE(checkpoint->ReadRows(name, 11, 1, DType::kBFloat16, narrow.data()).ok());
   REQUIRE(FromBf16(narrow[0]) == 11.0f);
+  // Each range is progress of a worker that loads the model.
+  const int64_t moves = testing::OwnProgress().moves;
+  REQUIRE(checkpoint->ReadRows(name, 0, 2, DType::kFloat32, rows.data()).ok());
+  REQUIRE(testing::OwnProgress().moves > moves);
   REQUIRE(checkpoint->ReadRows(name, 12, 0, DType::kFloat32, nullptr).ok());
   REQUIRE(!checkpoint->ReadRows(name, 11, 2, DType::kFloat32, rows.data()).ok());
   REQUIRE(!checkpoint->ReadRows(name, -1, 1, DType::kFloat32, rows.data()).ok());

@@ -9,6 +9,7 @@
 
 #include "common/formats/files.h"
 #include "tests/common/formats/file_size_limit.h"
+#include "tests/support/own_progress.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -34,6 +35,17 @@ TEST_CASE("What is written at an offset is read from there", "[file_io]") {
   REQUIRE(whole.error == 0);
   REQUIRE(whole.bytes == 3);
   REQUIRE(read == "bcd");
+}
+
+TEST_CASE("Bytes that are read or written are progress", "[file_io]") {
+  const IoFile file;
+  const int64_t before = testing::OwnProgress().moves;
+  REQUIRE(WriteAll(file.fd, std::string("abc"), 0).error == 0);
+  const int64_t written = testing::OwnProgress().moves;
+  REQUIRE(written > before);
+  std::string read(3, '?');
+  REQUIRE(ReadAll(file.fd, read, 0).error == 0);
+  REQUIRE(testing::OwnProgress().moves > written);
 }
 
 TEST_CASE("A read ends with the file, and a write with the room", "[file_io]") {

@@ -1,9 +1,13 @@
 #include "common/process/progress_watchdog.h"
 
+#include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +20,8 @@
 
 #include "common/process/exit_code.h"
 #include "common/process/thread_stacks.h"
+#include "tests/support/own_progress.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -26,11 +32,14 @@ std::string FileText(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What the calling thread is at.
-ThreadProgress OwnProgress() {
+using testing::OwnProgress;
+using testing::OwnThread;
+
+bool IsListed(int64_t thread) {
   const std::vector<ThreadProgress> all = CurrentProgress();
-  REQUIRE(all.size() == 1);
-  return all.front();
+  return std::any_of(all.begin(), all.end(), [thread](const ThreadProgress& progress) {
+    return progress.thread == thread;
+  });
 }
 
 TEST_CASE("A thread stands still only where work is due and nothing moves", "[progress]") {
@@ -70,7 +79,7 @@ TEST_CASE("A thread that moves does not hide another that stands still", "[progr
 }
 
 TEST_CASE("Steps name what a thread is at, also after an inner step has ended", "[progress]") {
-  REQUIRE(CurrentProgress().empty());
+  REQUIRE_FALSE(OwnProgress().work_due);
   {
     const WorkStep pass("forward pass");
     REQUIRE(OwnProgress().Text() == "in forward pass");
@@ -110,12 +119,37 @@ TEST_CASE("What a thread without work notes counts for nobody", "[progress]") {
   helper.Join();
   REQUIRE(OwnProgress().moves == before.moves);
   REQUIRE(OwnProgress().Text() == "in weight sync");
-  NamedThread worker("worker", [] {
+  int64_t other = 0;
+  bool listed = false;
+  NamedThread worker("worker", [&] {
     const WorkStep own("collective");
-    REQUIRE(CurrentProgress().size() == 2);
+    other = OwnThread();
+    listed = IsListed(other);
   });
   worker.Join();
-  REQUIRE(CurrentProgress().size() == 1);
+  REQUIRE(listed);
+  REQUIRE_FALSE(IsListed(other));
+  REQUIRE(IsListed(OwnThread()));
+}
+
+TEST_CASE("A wait that began before a thread's first step leaves no trace in its count",
+          "[progress]") {
+  bool in_step = false, in_wait = true, in_next_step = false;
+  NamedThread worker("worker", [&] {
+    {
+      const OutsideWait wait;
+      const WorkStep first("first step");
+      in_step = OwnProgress().work_due;
+    }
+    const WorkStep second("second step");
+    in_next_step = OwnProgress().work_due;
+    const OutsideWait wait;
+    in_wait = OwnProgress().work_due;
+  });
+  worker.Join();
+  REQUIRE(in_step);
+  REQUIRE(in_next_step);
+  REQUIRE_FALSE(in_wait);
 }
 
 TEST_CASE("The stacks of all threads have their names and frames", "[progress]") {
@@ -144,6 +178,39 @@ TEST_CASE("The stacks of all threads have their names and frames", "[progress]")
   const std::string own = text.substr(text.find("stuck engine"));
   INFO(text);
   REQUIRE(own.find("(+0x") != std::string::npos);
+}
+
+TEST_CASE("Threads that do not answer hold up the stacks for a limited time, and are named",
+          "[progress]") {
+  const testing::TempDir dir;
+  const std::string path = dir.path() / "stacks";
+  std::atomic<int> deaf{0};
+  std::atomic<bool> end{false};
+  const auto be_deaf = [&] {
+    sigset_t signals;
+    sigfillset(&signals);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    ++deaf;
+    end.wait(false);
+  };
+  constexpr int kThreads = 4;  // one more than a third of the patience goes into the whole
+  std::vector<std::unique_ptr<NamedThread>> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.push_back(std::make_unique<NamedThread>("deaf " + std::to_string(i), be_deaf));
+  }
+  testing::WaitUntil("the threads", [&] { return deaf == kThreads; });
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  WriteThreadStacks(fd, absl::Milliseconds(30));
+  close(fd);
+  end = true;
+  end.notify_all();
+  for (const auto& thread : threads) thread->Join();
+  const std::string text = FileText(path);
+  INFO(text);
+  for (int i = 0; i < kThreads; ++i) {
+    REQUIRE(text.find("thread deaf " + std::to_string(i) + " (") != std::string::npos);
+  }
+  REQUIRE(text.find("not asked") != std::string::npos);
 }
 
 TEST_CASE("A process whose engine stands still ends with its name, place and stacks",

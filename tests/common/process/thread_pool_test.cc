@@ -7,6 +7,7 @@
 #include <xmmintrin.h>
 
 #include "common/process/threads.h"
+#include "tests/support/own_progress.h"
 
 namespace tandem {
 namespace {
@@ -39,6 +40,19 @@ TEST_CASE("ThreadPool runs every task once, whatever the number of threads", "[o
       });
       for (const std::atomic<int>& count : runs) REQUIRE(count == 1);
     }
+  }
+}
+
+TEST_CASE("Every task that the caller of a ThreadPool runs is progress", "[ops][pool]") {
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    const int64_t before = testing::OwnProgress().moves;
+    const std::thread::id caller = std::this_thread::get_id();
+    int64_t own = 0;
+    pool.ParallelFor(50, [&](int64_t, int) {
+      if (std::this_thread::get_id() == caller) ++own;
+    });
+    REQUIRE(testing::OwnProgress().moves == before + own);
   }
 }
 

@@ -5,6 +5,8 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
+#include "tests/support/own_progress.h"
+
 namespace tandem {
 namespace {
 
@@ -26,6 +28,15 @@ TEST_CASE("A text that is appended in pieces has the hash of the whole", "[xxh3]
   stream.Append(text.data(), 0);
   stream.Append(text.data() + 1, text.size() - 1);
   REQUIRE(stream.Finish() == HashXxh3(text.data(), text.size()));
+}
+
+TEST_CASE("A long text is hashed in pieces, each of which is progress", "[xxh3]") {
+  const std::string text((size_t{48} << 20) + 5, 'x');
+  Xxh3Stream stream;
+  stream.Append(text.data(), text.size());
+  const int64_t before = testing::OwnProgress().moves;
+  REQUIRE(HashXxh3(text.data(), text.size()) == stream.Finish());
+  REQUIRE(testing::OwnProgress().moves - before >= 4);
 }
 
 }  // namespace

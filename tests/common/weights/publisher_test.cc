@@ -1,8 +1,13 @@
+#include <algorithm>
+#include <functional>
+#include <vector>
+
 #include <catch2/catch.hpp>
 
 #include "tests/common/weights/memory_rollout.h"
 #include "tests/fakes/fake_update_client.h"
 #include "tests/fakes/memory_weights.h"
+#include "tests/support/own_progress.h"
 #include "trainer_worker/weight_sync/weight_check.h"
 #include "trainer_worker/weight_sync/weight_publisher.h"
 
@@ -21,6 +26,24 @@ struct PublisherFixture {
   UpdateTransaction& receiver = rollout.receiver;
   FakeUpdateClient client{&receiver};
   WeightPublisher publisher{&layout, {8192, 2, nullptr}};
+};
+
+// Notes how often the calling thread had moved when a range was asked for.
+class MovesAtRanges : public ReferenceWeights {
+ public:
+  explicit MovesAtRanges(ReferenceWeights& weights) : weights_(weights) {}
+  absl::StatusOr<const void*> Rows(const TensorRows& rows) override {
+    moves.push_back(testing::OwnProgress().moves);
+    return weights_.Rows(rows);
+  }
+  absl::StatusOr<std::vector<int64_t>> ExchangeCounts(int64_t mine) override {
+    return weights_.ExchangeCounts(mine);
+  }
+
+  std::vector<int64_t> moves;
+
+ private:
+  ReferenceWeights& weights_;
 };
 
 }  // namespace
@@ -124,6 +147,15 @@ TEST_CASE("a check passes after a sync and finds one wrong element") {
   REQUIRE(report->mismatched == report->expected);
   REQUIRE(report->differing.size() == f.layout.places().size());
   REQUIRE(report->first_difference.rfind("model.embed_tokens.weight[0, 0]", 0) == 0);
+}
+
+TEST_CASE("every range of a check is progress") {
+  PublisherFixture f;
+  MovesAtRanges weights(f.weights);
+  REQUIRE(CheckWeights(f.layout, weights, nullptr).ok());
+  REQUIRE(weights.moves.size() >= f.layout.places().size());
+  REQUIRE(std::adjacent_find(weights.moves.begin(), weights.moves.end(), std::greater_equal<>()) ==
+          weights.moves.end());
 }
 
 TEST_CASE("a check counts missing and unexpected tensors") {

@@ -1,5 +1,10 @@
 // A publisher's digests come from the masters, so bytes without the step are found.
+#include <algorithm>
+#include <functional>
+#include <vector>
+
 #include "tests/fakes/fake_update_client.h"
+#include "tests/support/own_progress.h"
 #include "tests/trainer_worker/trainer_ranks.h"
 #include "trainer_worker/weight_sync/weight_sources.h"
 
@@ -34,7 +39,39 @@ absl::StatusOr<std::vector<Digest>> GatheredDigests(Rank& rank) {
   return digests;
 }
 
+// Notes how often the calling thread had moved when rows were asked for.
+class MovesAtRows : public WeightRows {
+ public:
+  explicit MovesAtRows(WeightRows& rows) : rows_(rows) {}
+  const ShardPlan& plan() const override { return rows_.plan(); }
+  Device* device() const override { return rows_.device(); }
+  absl::Status CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override {
+    moves.push_back(OwnProgress().moves);
+    return rows_.CopyRows(tensor, row, rows, dtype, out);
+  }
+
+  std::vector<int64_t> moves;
+
+ private:
+  WeightRows& rows_;
+};
+
 }  // namespace
+
+TEST_CASE("Every range of rows that is digested is progress", "[trainer][digest]") {
+  MasterDigestsFixture f;
+  TrainerRanks group(1, f.options);
+  Rank& rank = group[0];
+  MovesAtRows rows(rank.session->weights().policy());
+  const auto digests =
+      RowDigests::Create(&rows, DType::kBFloat16, rank.shard_ops.get(), rank.ledger.get());
+  REQUIRE(digests.ok());
+  REQUIRE((*digests)->Take([](size_t) { return true; }).ok());
+  REQUIRE(rows.moves.size() >= rows.plan().tensors().size());
+  // Ascending, and none is there twice.
+  REQUIRE(std::adjacent_find(rows.moves.begin(), rows.moves.end(), std::greater_equal<>()) ==
+          rows.moves.end());
+}
 
 TEST_CASE("Digests of masters are those of the rounded tensors, on any number of ranks",
           "[trainer][digest]") {
