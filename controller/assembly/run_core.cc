@@ -234,6 +234,7 @@ absl::Status RunCore::Serve(const StepContext& context,
   cluster.StopWorkers();
   pool_.ShutdownAll();
   server->Shutdown(absl::Seconds(1));
+  holders.Remove();
   return status;
 }
 

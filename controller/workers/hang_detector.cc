@@ -11,16 +11,19 @@
 namespace tandem {
 
 void HangDetector::Poll() {
-  for (const WorkerEntry& worker : registry_.Workers()) {
-    if (worker.state != WorkerEntry::State::kLost) continue;
-    if (clock_.Now() - worker.last_heartbeat < options_.no_heartbeat_for) continue;
-    // On another host, or in another container, its number may be some other process's here.
-    if (worker.process_start.empty()) continue;
-    const auto requested = requested_.find(worker.key());
-    if (requested != requested_.end() && requested->second == worker.incarnation) continue;
-    requested_[worker.key()] = worker.incarnation;
-    Request(worker);
-  }
+  for (const WorkerEntry& worker : registry_.Workers(true)) Look(worker);
+}
+
+void HangDetector::Look(const WorkerEntry& worker) {
+  if (worker.state != WorkerEntry::State::kLost) return;
+  if (clock_.Now() - worker.last_heartbeat < options_.no_heartbeat_for) return;
+  // On another host, or in another container, its number may be some other process's here.
+  if (worker.process_start.empty()) return;
+  if (worker.restored && worker.held_for <= absl::ZeroDuration()) return;  // it has ended
+  const auto requested = requested_.find(worker.key());
+  if (requested != requested_.end() && requested->second == worker.incarnation) return;
+  requested_[worker.key()] = worker.incarnation;
+  Request(worker);
 }
 
 void HangDetector::Request(const WorkerEntry& worker) {

@@ -21,9 +21,10 @@ struct HangDetectorOptions {
 };
 
 // Writes the file run_dir/hung/<role>-<rank> with the process id, once per incarnation, for workers
-// whose processes are seen from here (WorkerEntry::process_start). The
-// launcher kills the process if it is its child, so that it is restarted like any worker that died,
-// and removes the file. Without a launcher the file tells the user what to do. Not thread-safe.
+// whose processes are seen from here, also those of an earlier controller that do not come back.
+// The launcher kills the process if it is its child, so that it is restarted like any worker that
+// died, and removes the file. Without a launcher the file tells the user what to do. Not
+// thread-safe.
 class HangDetector {
  public:
   // `registry` and `clock` must outlive the detector.
@@ -34,6 +35,7 @@ class HangDetector {
   void Poll();
 
  private:
+  void Look(const WorkerEntry& worker);
   void Request(const WorkerEntry& worker);
 
   const HangDetectorOptions options_;

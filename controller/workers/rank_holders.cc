@@ -1,11 +1,15 @@
 #include "controller/workers/rank_holders.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <absl/strings/string_view.h>
 #include <nlohmann/json.hpp>
 
+#include "common/base/json_integer.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/process/files/private_files.h"
@@ -15,13 +19,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLargestFile = 4 << 20;  // all ranks that there can be
+constexpr size_t kLargestFile = 4 << 20;                 // all ranks that there can be
+constexpr int64_t kMostIncarnations = int64_t{1} << 53;  // later ones can be counted
 
 Json ToJson(const WorkerEntry& entry) {
   const Announcement& announcement = entry.announcement;
   return {{"role", RoleName(entry.key().role)},
           {"rank", entry.key().rank},
           {"incarnation", entry.incarnation},
+          {"last_incarnation", entry.last_incarnation},
           {"starting", entry.state == WorkerEntry::State::kStarting},
           {"address", announcement.address},
           {"boot_id", announcement.boot_id},
@@ -30,18 +36,23 @@ Json ToJson(const WorkerEntry& entry) {
           {"process_start", entry.process_start}};
 }
 
+int64_t IncarnationOf(const Json& json) {
+  return std::clamp<int64_t>(IntegerOf<int64_t>(json), 0, kMostIncarnations);
+}
+
 // A worker that has not come back to the new controller counts as lost: it holds its rank while it
 // may still be on its way.
 WorkerEntry FromJson(const Json& json) {
   const bool is_trainer = json.at("role") == RoleName(WorkerRole::kTrainer);
   WorkerEntry entry;
-  entry.announcement = {
-      .key = {is_trainer ? WorkerRole::kTrainer : WorkerRole::kRollout, json.at("rank")},
-      .address = json.at("address"),
-      .boot_id = json.at("boot_id"),
-      .boot_nonce = json.at("boot_nonce"),
-      .pid = json.at("pid")};
-  entry.incarnation = json.at("incarnation");
+  entry.announcement = {.key = {is_trainer ? WorkerRole::kTrainer : WorkerRole::kRollout,
+                                IntegerOf<int>(json.at("rank"))},
+                        .address = json.at("address"),
+                        .boot_id = json.at("boot_id"),
+                        .boot_nonce = json.at("boot_nonce"),
+                        .pid = IntegerOf<int64_t>(json.at("pid"))};
+  entry.incarnation = IncarnationOf(json.at("incarnation"));
+  entry.last_incarnation = IncarnationOf(json.at("last_incarnation"));
   entry.state =
       json.at("starting").get<bool>() ? WorkerEntry::State::kStarting : WorkerEntry::State::kLost;
   entry.process_start = json.at("process_start");
@@ -75,11 +86,18 @@ std::vector<WorkerEntry> RankHolders::Read() const {
 void RankHolders::Write(const WorkerRegistry& registry) {
   const MutexLock lock(write_mutex_);  // so that the newest state is written last
   Json workers = Json::array();
-  for (const WorkerEntry& entry : registry.Workers()) workers.push_back(ToJson(entry));
+  for (const WorkerEntry& entry : registry.Workers(true)) workers.push_back(ToJson(entry));
   const absl::Status written = WritePrivateFile(path_, workers.dump(1) + "\n");
   if (written.ok() || std::exchange(told_, true)) return;
   LogWarn("a controller that is started again will not know who has the ranks: {}",
           std::string(written.message()));
+}
+
+void RankHolders::Remove() {
+  const MutexLock lock(write_mutex_);
+  std::error_code error;
+  std::filesystem::remove(path_, error);
+  if (error) LogWarn("cannot remove {}: {}", path_, error.message());
 }
 
 }  // namespace tandem

@@ -12,7 +12,9 @@
 namespace tandem {
 
 // The file RUN_DIR/workers.json. Workers outlive their controller: without it, the next one would
-// give a living worker's rank to whoever asks first. Thread-safe.
+// give a living worker's rank to whoever asks first. It has the controller's workers and those of
+// earlier controllers whose ranks nobody has taken since; it goes at the run's orderly end, when
+// the workers have been told to end. Thread-safe.
 class RankHolders {
  public:
   explicit RankHolders(const std::string& run_dir) : path_(run_dir + "/workers.json") {}
@@ -21,9 +23,11 @@ class RankHolders {
   // with a line in the log.
   std::vector<WorkerEntry> Read() const;
 
-  // Writes the registry's workers, for the run's user alone. A failure is logged once: a full disk
-  // must not end a run.
+  // For the run's user alone. A failure is logged once: a full disk must not end a run.
   void Write(const WorkerRegistry& registry);
+
+  // Of a run whose workers have been told to end.
+  void Remove();
 
  private:
   const std::string path_;

@@ -1,5 +1,6 @@
 #include "controller/workers/worker_pool.h"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -32,6 +33,14 @@ absl::StatusOr<std::shared_ptr<Client>> CurrentClient(
   return client;
 }
 
+// Whether a worker of an earlier controller, which has not come back, keeps others from its rank.
+bool AnyRankIsHeld(const WorkerRegistry& registry) {
+  const std::vector<WorkerEntry> workers = registry.Workers(true);
+  return std::any_of(workers.begin(), workers.end(), [](const WorkerEntry& worker) {
+    return worker.restored && worker.held_for > absl::ZeroDuration();
+  });
+}
+
 }  // namespace
 
 bool WorkerDidNotReturn(const absl::Status& status) {
@@ -40,11 +49,14 @@ bool WorkerDidNotReturn(const absl::Status& status) {
 
 absl::Status WorkerPool::WaitUntilComplete(absl::Duration timeout,
                                            const std::function<bool()>& interrupted) {
-  const Instant deadline = clock_.Now() + timeout;
+  Instant deadline = clock_.Now() + timeout;
   std::vector<std::string> missing = registry_.Missing();
   if (!missing.empty()) LogInfo("Waiting for {}", fmt::join(missing, ", "));
   while (!missing.empty()) {
     if (interrupted && interrupted()) return absl::CancelledError("interrupted");
+    // Whoever waits for a rank that a worker of an earlier controller holds has its time after
+    // that.
+    if (AnyRankIsHeld(registry_)) deadline = clock_.Now() + timeout;
     if (clock_.Now() >= deadline) {
       absl::Status status = MakeStatus(
           absl::StatusCode::kDeadlineExceeded,

@@ -42,16 +42,17 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcemen
   if (holder != nullptr && !same_process) {
     TANDEM_RETURN_IF_ERROR(CheckFree(announcement, *holder));
   }
-  int64_t& last = last_incarnation_[key];
   WorkerEntry entry;
   if (same_process) {
     entry = *holder;
   } else {
+    const int64_t last = holder == nullptr ? 0 : holder->last_incarnation;
     entry.incarnation = announcement.incarnation != 0 ? announcement.incarnation : last + 1;
-    last = std::max(last, entry.incarnation);
+    entry.last_incarnation = std::max(last, entry.incarnation);
     entry.process_start = SeenStart(announcement);
   }
   entry.announcement = announcement;
+  entry.restored = false;
   entry.last_heartbeat = clock_.Now();
   entry.news.numerics_class = announcement.numerics_class;
   entry.state = announcement.numerics_class.empty() ? WorkerEntry::State::kStarting
@@ -65,12 +66,12 @@ void WorkerRegistry::Reserve(std::vector<WorkerEntry> earlier) {
   const MutexLock lock(workers_mutex_);
   for (WorkerEntry& entry : earlier) {
     const WorkerKey key = entry.key();
-    int64_t& last = last_incarnation_[key];
-    last = std::max(last, entry.incarnation);
     const bool seen = !options_.boot_id.empty() && entry.announcement.boot_id == options_.boot_id &&
                       SamePidNamespace(entry.process_start, options_.own_process_start);
     if (!seen) entry.process_start.clear();
     entry.last_heartbeat = clock_.Now();
+    entry.last_incarnation = std::max(entry.last_incarnation, entry.incarnation);
+    entry.restored = true;
     earlier_[key] = std::move(entry);
   }
 }
@@ -89,16 +90,28 @@ std::string WorkerRegistry::SeenStart(const Announcement& announcement) const {
   return seen == announcement.process_start ? seen : "";
 }
 
-bool WorkerRegistry::HoldsRank(const WorkerEntry& entry) const {
-  if (!entry.process_start.empty()) {
-    const std::string seen = options_.process_start(entry.announcement.pid);
-    if (seen != entry.process_start) return false;
-    if (entry.state != WorkerEntry::State::kLost) return true;
-  }
-  const absl::Duration silence = clock_.Now() - entry.last_heartbeat;
+bool WorkerRegistry::IsSeen(const WorkerEntry& entry) const {
+  return !entry.process_start.empty() &&
+         options_.process_start(entry.announcement.pid) == entry.process_start;
+}
+
+absl::Duration WorkerRegistry::LongestSilence(const WorkerEntry& entry, bool seen) const {
   // A starting worker loads its model and sends nothing yet.
-  return silence < (entry.state == WorkerEntry::State::kStarting ? options_.register_timeout
-                                                                 : options_.heartbeat_timeout);
+  const bool starting = entry.state == WorkerEntry::State::kStarting;
+  if (!entry.restored) return starting ? options_.register_timeout : options_.heartbeat_timeout;
+  // It may have ended with its controller, so one that is not seen is not waited for any longer.
+  if (!seen) return options_.heartbeat_timeout;
+  const absl::Duration lost = std::max(options_.controller_lost, options_.heartbeat_timeout);
+  return starting ? std::max(lost, options_.register_timeout) : lost;
+}
+
+absl::Duration WorkerRegistry::HeldFor(const WorkerEntry& entry) const {
+  const bool seen = IsSeen(entry);
+  if (!entry.process_start.empty() && !seen) return absl::ZeroDuration();
+  if (seen && !entry.restored && entry.state != WorkerEntry::State::kLost) {
+    return absl::InfiniteDuration();
+  }
+  return LongestSilence(entry, seen) - (clock_.Now() - entry.last_heartbeat);
 }
 
 absl::Status WorkerRegistry::CheckFree(const Announcement& announcement,
@@ -107,7 +120,7 @@ absl::Status WorkerRegistry::CheckFree(const Announcement& announcement,
     return MakeStatus(absl::StatusCode::kAborted, "{} has been taken over by process {}",
                       announcement.key.Text(), holder.announcement.pid);
   }
-  if (!HoldsRank(holder)) return absl::OkStatus();
+  if (HeldFor(holder) <= absl::ZeroDuration()) return absl::OkStatus();
   return MakeStatus(
       absl::StatusCode::kAlreadyExists,
       "{} is held by process {} at {}, which lives (heard of {} ago), so process {} cannot have "
@@ -280,11 +293,28 @@ std::optional<WorkerEntry> WorkerRegistry::Ready(const WorkerKey& key) const {
   return entry;
 }
 
-std::vector<WorkerEntry> WorkerRegistry::Workers() const {
+std::vector<WorkerEntry> WorkerRegistry::Workers(bool restored_too) const {
   const MutexLock lock(workers_mutex_);
   std::vector<WorkerEntry> workers;
   for (const auto& [key, entry] : workers_) workers.push_back(entry);
+  if (!restored_too) return workers;
+  for (const auto& [key, entry] : earlier_) {
+    workers.push_back(entry);
+    workers.back().held_for = HeldFor(entry);
+  }
   return workers;
+}
+
+std::string WorkerRegistry::AbsenceText(const WorkerKey& key) const {
+  const auto earlier = earlier_.find(key);
+  if (earlier == earlier_.end()) return key.Text() + " (never registered)";
+  const int64_t pid = earlier->second.announcement.pid;
+  const absl::Duration held = HeldFor(earlier->second);
+  if (held <= absl::ZeroDuration()) {
+    return fmt::format("{} (process {} has not come back, no other registered)", key.Text(), pid);
+  }
+  return fmt::format("{} (held by process {} for up to {} more)", key.Text(), pid,
+                     absl::FormatDuration(absl::Ceil(held, absl::Seconds(1))));
 }
 
 std::vector<std::string> WorkerRegistry::Missing() const {
@@ -296,7 +326,7 @@ std::vector<std::string> WorkerRegistry::Missing() const {
       const WorkerKey key{role, rank};
       const auto found = workers_.find(key);
       if (found == workers_.end()) {
-        missing.push_back(key.Text() + " (never registered)");
+        missing.push_back(AbsenceText(key));
       } else if (found->second.state == WorkerEntry::State::kStarting) {
         missing.push_back(key.Text() + " (registered, still starting)");
       } else if (found->second.state == WorkerEntry::State::kLost) {

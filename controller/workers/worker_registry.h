@@ -73,6 +73,11 @@ struct WorkerEntry {
   HeartbeatNews news;
   // RegistryOptions::process_start at its registration; empty: its process is not seen from here.
   std::string process_start;
+  int64_t last_incarnation = 0;  // the highest that its rank has had
+  bool restored = false;         // of an earlier controller, and not back since
+  // Of a restored one that WorkerRegistry::Workers returns: how long its rank is kept for it from
+  // then on. Zero or less: not, as when its process has been seen to have ended.
+  absl::Duration held_for;
 
   const WorkerKey& key() const { return announcement.key; }
 };
@@ -82,6 +87,7 @@ struct RegistryOptions {
   int rollouts = 1;
   absl::Duration heartbeat_timeout = absl::Seconds(10);
   absl::Duration register_timeout = absl::Seconds(60);  // covers what a worker loads
+  absl::Duration controller_lost = absl::Seconds(180);  // then a worker without controller ends
   std::string tokenizer_digest;                         // of the controller's own tokenizer
   std::string build;                                    // of the controller
   std::string build_id;                                 // of the controller
@@ -99,15 +105,16 @@ struct RegistryOptions {
 // lives; it replaces one that has ended and gets a new incarnation. If the controller can see the
 // process in /proc, it has ended when /proc no longer shows it. If not, as in another container, it
 // counts as ended after heartbeat_timeout of silence, or register_timeout while it is starting. A
-// lost one that is silent for as long gives up its rank too. Thread-safe.
+// lost one that is silent for as long gives up its rank too. One of an earlier controller that does
+// not come back holds its rank for heartbeat_timeout; if its process is seen, until that ends or,
+// by controller_lost, should have ended. Thread-safe.
 class WorkerRegistry {
  public:
   WorkerRegistry(RegistryOptions options, Clock& clock)
       : options_(std::move(options)), clock_(clock) {}
 
-  // Call before any worker registers, with the workers of the controller before, lost or starting.
-  // They hold their ranks as if they had been heard of now; those that come back keep their
-  // incarnations, others get later ones.
+  // Call before any worker registers, with the workers of the controllers before, lost or starting.
+  // Those that come back keep their incarnations, others get later ones.
   void Reserve(std::vector<WorkerEntry> earlier);
 
   // Returns the worker's incarnation; the same boot_nonce gets the same one.
@@ -134,7 +141,8 @@ class WorkerRegistry {
   void MarkLost(const WorkerKey& key, int64_t incarnation);
 
   std::optional<WorkerEntry> Find(const WorkerKey& key) const;
-  std::vector<WorkerEntry> Workers() const;  // ordered by key
+  // Ordered by key. `restored_too`: then those given to Reserve whose ranks nobody has taken since.
+  std::vector<WorkerEntry> Workers(bool restored_too = false) const;
   // The ready worker of that rank, or nullopt.
   std::optional<WorkerEntry> Ready(const WorkerKey& key) const;
 
@@ -154,7 +162,13 @@ class WorkerRegistry {
   // The start time of the announced process if /proc of this host certainly shows that one under
   // its number; else "".
   std::string SeenStart(const Announcement& announcement) const;
-  bool HoldsRank(const WorkerEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
+  bool IsSeen(const WorkerEntry& entry) const;  // its process lives
+  // The silence after which a worker gives up its rank.
+  absl::Duration LongestSilence(const WorkerEntry& entry, bool seen) const;
+  // How long its rank is kept for the worker from now on, if it stays silent; zero or less: not.
+  absl::Duration HeldFor(const WorkerEntry& entry) const;
+  // What Missing says of a worker that has not registered.
+  std::string AbsenceText(const WorkerKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   // Who had the rank last: a worker, or one of an earlier controller. Null: nobody.
   const WorkerEntry* LastHolder(const WorkerKey& key) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
@@ -175,9 +189,7 @@ class WorkerRegistry {
   Clock& clock_;
   mutable Mutex workers_mutex_;
   std::map<WorkerKey, WorkerEntry> workers_ ABSL_GUARDED_BY(workers_mutex_);
-  // Those of the controller before whose ranks nobody has taken since.
   std::map<WorkerKey, WorkerEntry> earlier_ ABSL_GUARDED_BY(workers_mutex_);
-  std::map<WorkerKey, int64_t> last_incarnation_ ABSL_GUARDED_BY(workers_mutex_);
 };
 
 }  // namespace tandem

@@ -19,8 +19,7 @@ std::map<std::string, std::string> Left(const ClusterRig& rig) {
   for (const auto& entry : fs::recursive_directory_iterator(rig.run_dir())) {
     const std::string name = fs::relative(entry.path(), rig.run_dir()).string();
     const bool passing = name.starts_with("logs") || name.ends_with(".lock") ||
-                         name == "generation" || name == "pids.json" ||
-                         name == "weight_check.json" || name == "workers.json";
+                         name == "generation" || name == "pids.json" || name == "weight_check.json";
     if (entry.is_regular_file() && !passing) left[name] = FileText(entry.path());
   }
   return left;

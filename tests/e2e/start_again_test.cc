@@ -39,7 +39,7 @@ const std::set<std::string> kOfNoRun = {"checkpoints",  // whose contents move
                                         "controller.lock", "generation",    "input_digests.json",
                                         "launch",          "launcher.lock", "logs",
                                         "partial_pool",  // restored from checkpoint and journal
-                                        "pids.json",       "token"};
+                                        "pids.json",       "token",         "workers.json"};
 
 std::set<std::string> RecordNames(const std::string& run_dir) {
   std::set<std::string> names;

@@ -74,6 +74,9 @@ const std::map<std::string_view, const RoleNames*>& Table() {
   return table;
 }
 
+constexpr std::string_view kHealth = "/grpc.health.v1.Health/";
+constexpr std::string_view kReflection = "/grpc.reflection.v1alpha.ServerReflection/";
+
 bool IsKnownRole(std::string_view role) {
   return std::find(kEveryone.begin(), kEveryone.end(), role) != kEveryone.end();
 }
@@ -113,12 +116,16 @@ std::string Found(const std::vector<CallerIdentity>& callers) {
 }  // namespace
 
 const RoleNames& RolesFor(std::string_view method) {
-  if (method.starts_with("/grpc.health.v1.Health/") ||
-      method.starts_with("/grpc.reflection.v1alpha.ServerReflection/")) {
-    return kEveryone;
-  }
+  if (method.starts_with(kHealth) || method.starts_with(kReflection)) return kEveryone;
   const auto found = Table().find(method);
   return found == Table().end() ? kNobody : *found->second;
+}
+
+std::string_view MethodText(std::string_view method) {
+  if (method.starts_with(kHealth)) return "a health check";
+  if (method.starts_with(kReflection)) return "reflection";
+  const auto found = Table().find(method);
+  return found == Table().end() ? "an unknown method" : found->first;
 }
 
 std::string CallerIdentity::Uri() const {

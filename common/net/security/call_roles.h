@@ -21,6 +21,10 @@ using RoleNames = std::vector<std::string_view>;
 // method is not in the table, and no role may. Health checks and reflection are for every role.
 const RoleNames& RolesFor(std::string_view method);
 
+// `method` for a log: the name of a call in the table, "a health check", "reflection", or "an
+// unknown method". Callers choose what they call, and must not choose what a log says.
+std::string_view MethodText(std::string_view method);
+
 // What a certificate says of who has it: spiffe://tandem/PROJECT/ROLE, or with "/RANK" for a worker
 // of that rank alone.
 struct CallerIdentity {

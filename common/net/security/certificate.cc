@@ -38,11 +38,12 @@ std::string DateText(const ASN1_TIME* date) {
 
 absl::Status CheckDates(const Certificate& certificate, absl::Time now) {
   time_t at = absl::ToTimeT(now);
+  time_t ahead = absl::ToTimeT(now + kClockSlack);
   const ASN1_TIME* const begin = X509_get0_notBefore(certificate.get());
   const ASN1_TIME* const end = X509_get0_notAfter(certificate.get());
-  // X509_cmp_time returns -1 if the date is earlier than `at` or equal, 1 if later, 0 if
+  // X509_cmp_time returns -1 if the date is earlier than the given one or equal, 1 if later, 0 if
   // unreadable.
-  if (X509_cmp_time(begin, &at) != -1) {
+  if (X509_cmp_time(begin, &ahead) != -1) {
     return InvalidArgument("the certificate is not valid before {}", DateText(begin));
   }
   if (X509_cmp_time(end, &at) != 1) {

@@ -14,8 +14,11 @@ namespace tandem {
 // no certificate in it.
 absl::StatusOr<std::vector<std::string>> CertificateUris(const std::string& pem);
 
-// InvalidArgument: `pem` has no certificate, or the first one is not valid at `now`; with its
-// dates.
+// The clock of the host that issues a certificate may be ahead of this one's by this.
+inline constexpr absl::Duration kClockSlack = absl::Minutes(5);
+
+// InvalidArgument: `pem` has no certificate, or the first one has expired at `now` or is not valid
+// within kClockSlack from it; with the date.
 absl::Status CheckCertificate(const std::string& pem, absl::Time now);
 
 // InvalidArgument: `pem` has no certificate, or none of them is valid at `now`.

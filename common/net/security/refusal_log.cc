@@ -7,16 +7,14 @@ namespace tandem {
 bool RefusalLog::IsDue(const std::string& who) {
   const MutexLock lock(told_mutex_);
   const Instant now = clock_.Now();
-  const auto told = told_.find(who);
-  if (told != told_.end() && now - told->second < kPause) return false;
-  if (told == told_.end() && told_.size() == kMostRemembered) told_.clear();
-  told_[who] = now;
-  return true;
+  std::erase_if(told_, [now](const auto& told) { return now - told.second >= kPause; });
+  return told_.size() < kMostLines && told_.try_emplace(who, now).second;
 }
 
 void RefusalLog::Tell(const std::string& who, const std::string& text) {
   if (IsDue(who)) {
-    LogWarn("Refused a call, and says so once a minute for each such caller: {}", text);
+    LogWarn("Refused a call, and says so once a minute for each such caller, {} at most: {}",
+            kMostLines, text);
   }
 }
 

@@ -16,20 +16,22 @@ namespace tandem {
 class RefusalLog {
  public:
   static constexpr absl::Duration kPause = absl::Minutes(1);
-  static constexpr size_t kMostRemembered = 1000;  // then all are forgotten
+  static constexpr size_t kMostLines = 100;  // within kPause, of all callers together
 
   explicit RefusalLog(Clock& clock = RealClock()) : clock_(clock) {}
 
-  // Logs `text`, which names no secret, unless it has for `who` within kPause.
+  // Logs `text`, which names no secret, unless it has for `who`, or kMostLines times, within
+  // kPause.
   void Tell(const std::string& who, const std::string& text);
 
-  // Whether `who` has not been told of within kPause; then it counts as told.
+  // Whether Tell would log a line for `who`; then it counts as told.
   bool IsDue(const std::string& who);
 
  private:
   Clock& clock_;
   Mutex told_mutex_;
-  std::map<std::string, Instant> told_ ABSL_GUARDED_BY(told_mutex_);
+  std::map<std::string, Instant> told_  // within kPause
+      ABSL_GUARDED_BY(told_mutex_);
 };
 
 }  // namespace tandem

@@ -7,7 +7,6 @@
 #include <tuple>
 #include <vector>
 
-#include <absl/time/clock.h>
 #include <fmt/ranges.h>
 #include <grpcpp/security/auth_metadata_processor.h>
 #include <grpcpp/security/credentials.h>
@@ -37,22 +36,30 @@ absl::StatusOr<std::string> ReadPem(const std::string& key, const std::string& p
   return text.str();
 }
 
-// Finds at the start what would otherwise only make connections fail. Later, while files are
-// replaced, a certificate may for a moment be without its key.
-absl::Status CheckFiles(const RpcSecurity& security) {
+absl::Status CheckFiles(const RpcSecurity& security, absl::Time now) {
   TANDEM_ASSIGN_OR_RETURN(const std::string cert, ReadPem("cert", security.cert));
   TANDEM_ASSIGN_OR_RETURN(const std::string key, ReadPem("key", security.key));
   TANDEM_ASSIGN_OR_RETURN(const std::string ca, ReadPem("ca", security.ca));
-  const absl::Time now = absl::Now();
   TANDEM_RETURN_IF_ERROR(Annotate(CheckCertificate(cert, now), security.cert));
   TANDEM_RETURN_IF_ERROR(
       Annotate(CheckKey(key, cert), fmt::format("{}, with {}", security.key, security.cert)));
   return Annotate(CheckAuthorities(ca, now), security.ca);
 }
 
+// Finds at the start what would otherwise only make connections fail.
+absl::Status AwaitUsableFiles(const RpcSecurity& security, Clock& clock) {
+  const Instant deadline = clock.Now() + kTlsReplacement;
+  while (true) {
+    const absl::Status checked = CheckFiles(security, clock.WallNow());
+    // A replacement puts a file in another's place: one that is not there is a wrong path.
+    if (checked.ok() || absl::IsNotFound(checked) || clock.Now() >= deadline) return checked;
+    clock.Sleep(absl::Milliseconds(200));
+  }
+}
+
 // One for all users of the same files: it has a thread that looks at them.
 absl::StatusOr<std::shared_ptr<tls::FileWatcherCertificateProvider>> WatchFiles(
-    const RpcSecurity& security) {
+    const RpcSecurity& security, Clock& clock) {
   using Files = std::tuple<std::string, std::string, std::string>;
   static Mutex watchers_mutex;
   static std::map<Files, std::weak_ptr<tls::FileWatcherCertificateProvider>> watchers;
@@ -60,7 +67,7 @@ absl::StatusOr<std::shared_ptr<tls::FileWatcherCertificateProvider>> WatchFiles(
   auto& known = watchers[{security.key, security.cert, security.ca}];
   auto watcher = known.lock();
   if (watcher == nullptr) {
-    TANDEM_RETURN_IF_ERROR(CheckFiles(security));
+    TANDEM_RETURN_IF_ERROR(AwaitUsableFiles(security, clock));
     watcher = std::make_shared<tls::FileWatcherCertificateProvider>(
         security.key, security.cert, security.ca,
         static_cast<unsigned>(absl::ToInt64Seconds(kTlsRefresh)));
@@ -90,8 +97,8 @@ absl::StatusOr<std::string> ServedProject(const RpcSecurity& security) {
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsServerCredentials(
-    const RpcSecurity& security) {
-  TANDEM_ASSIGN_OR_RETURN(const auto watcher, WatchFiles(security));
+    const RpcSecurity& security, Clock& clock) {
+  TANDEM_ASSIGN_OR_RETURN(const auto watcher, WatchFiles(security, clock));
   TANDEM_ASSIGN_OR_RETURN(const std::string project, ServedProject(security));
   tls::TlsServerCredentialsOptions options(watcher);
   options.watch_root_certs();
@@ -103,8 +110,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsServerCredential
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeTlsChannelCredentials(
-    const RpcSecurity& security) {
-  TANDEM_ASSIGN_OR_RETURN(const auto watcher, WatchFiles(security));
+    const RpcSecurity& security, Clock& clock) {
+  TANDEM_ASSIGN_OR_RETURN(const auto watcher, WatchFiles(security, clock));
   tls::TlsChannelCredentialsOptions options;
   options.set_certificate_provider(watcher);
   options.watch_root_certs();

@@ -7,6 +7,7 @@
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
+#include "common/base/clock.h"
 #include "common/net/security/rpc_security.h"
 
 namespace grpc {
@@ -21,20 +22,25 @@ namespace tandem {
 // key new connections may fail, and are tried again by who makes them.
 inline constexpr absl::Duration kTlsRefresh = absl::Seconds(1);
 
+// How long files that do not fit are looked at again before they are refused: a process that starts
+// while they are replaced may find a certificate without its key.
+inline constexpr absl::Duration kTlsReplacement = absl::Seconds(5);
+
 // The project whose callers a server with these files answers: the one that its own certificate
 // names; "" without TLS. Errors as of MakeTlsServerCredentials.
 absl::StatusOr<std::string> ServedProject(const RpcSecurity& security);
 
 // Callers show a certificate that `security.ca` signed, and make the calls of their role
 // (common/net/security/call_roles.h) in the ServedProject.
-// The first use of the files in a process checks them. InvalidArgument: one holds no PEM
-// certificate or key, the key is not the certificate's, or a certificate is not valid now; this
-// process's own certificate names no project, or several. NotFound: a file cannot be read.
+// The first use of the files in a process checks them, for kTlsReplacement. InvalidArgument: one
+// holds no PEM certificate or key, the key is not the certificate's, or a certificate is not valid
+// now; this process's own certificate names no project, or several. NotFound, at once: a file
+// cannot be read.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsServerCredentials(
-    const RpcSecurity& security);
+    const RpcSecurity& security, Clock& clock = RealClock());
 
 // Errors as of MakeTlsServerCredentials, but a certificate without project is none.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeTlsChannelCredentials(
-    const RpcSecurity& security);
+    const RpcSecurity& security, Clock& clock = RealClock());
 
 }  // namespace tandem

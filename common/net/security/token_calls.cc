@@ -1,5 +1,6 @@
 #include "common/net/security/token_calls.h"
 
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 #include <grpcpp/support/client_interceptor.h>
 
 #include "common/base/log.h"
+#include "common/net/security/call_roles.h"
 #include "common/net/security/refusal_log.h"
 #include "common/process/files/run_token.h"
 
@@ -61,8 +63,9 @@ class TokenCheck final : public grpc::AuthMetadataProcessor {
                        OutputMetadata* consumed,
                        OutputMetadata* /*response*/) override {
     const auto path = metadata.find(":path");
-    const std::string method =
-        path == metadata.end() ? "" : std::string(path->second.data(), path->second.size());
+    const std::string_view method = MethodText(
+        path == metadata.end() ? std::string_view()
+                               : std::string_view(path->second.data(), path->second.size()));
     const auto header = metadata.find(kHeader);
     if (header == metadata.end()) return Refuse(method, "came without the token of the run");
     const std::string given(header->second.data(), header->second.size());
@@ -80,7 +83,7 @@ class TokenCheck final : public grpc::AuthMetadataProcessor {
 
  private:
   // Callers without a token cannot be told apart: the log has a line for each method.
-  grpc::Status Refuse(const std::string& method, const std::string& what) {
+  grpc::Status Refuse(std::string_view method, const std::string& what) {
     const std::string told = fmt::format("{} {}", method, what);
     refusals_.Tell(told, told);
     return {grpc::StatusCode::UNAUTHENTICATED,

@@ -68,6 +68,7 @@ TEST_CASE("Each method of each service has its roles in the table", "[roles]") {
       const std::string method = "/" + name + "/" + service->method(i)->name();
       INFO(method << " is not in the table of common/net/security/call_roles.cc");
       REQUIRE_FALSE(RolesFor(method).empty());
+      REQUIRE(MethodText(method) == method);
     }
   }
   REQUIRE(methods > 30);
@@ -148,6 +149,14 @@ TEST_CASE("Health checks and reflection are for every role, and for nobody witho
     }
     REQUIRE_FALSE(CheckMayCall({}, "demo", method).ok());
   }
+}
+
+TEST_CASE("What a log calls a method is not the caller's choice", "[roles]") {
+  for (const char* method : {"/a.B/C", "", "/tandem.v1.TandemService/Stop1"}) {
+    REQUIRE(MethodText(method) == "an unknown method");
+  }
+  REQUIRE(MethodText("/grpc.health.v1.Health/1") == "a health check");
+  REQUIRE(MethodText("/grpc.reflection.v1alpha.ServerReflection/1") == "reflection");
 }
 
 TEST_CASE("A certificate may name several roles, and a rank", "[roles]") {

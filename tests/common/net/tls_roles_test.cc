@@ -19,6 +19,7 @@
 #include "common/net/security/tls_credentials.h"
 #include "common/net/server.h"
 #include "tandem/v1/controller.grpc.pb.h"
+#include "tests/fakes/fake_clock.h"
 #include "tests/support/certificates.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
@@ -199,8 +200,9 @@ TEST_CASE("Files that are none of TLS are refused at the start, with the reason"
   testing::OpenSsl("ec -aes128 -passout pass:secret -in " + good.key + " -out " + locked);
   const auto refused = [&](const RpcSecurity& files, const std::string& file,
                            const std::string& why) {
-    for (const absl::Status& status : {RpcServer::Start("127.0.0.1:0", {&f.api}, files).status(),
-                                       MakeChannel("127.0.0.1:1", files).status()}) {
+    testing::FakeClock clock(absl::Now());  // they might only be in replacement
+    for (const absl::Status& status : {MakeTlsServerCredentials(files, clock).status(),
+                                       MakeTlsChannelCredentials(files, clock).status()}) {
       INFO(status.ToString());
       REQUIRE(absl::IsInvalidArgument(status));
       REQUIRE(Says(status, file));
@@ -217,6 +219,24 @@ TEST_CASE("Files that are none of TLS are refused at the start, with the reason"
   REQUIRE(MakeChannel("127.0.0.1:1", good).ok());
 }
 
+TEST_CASE("A process that starts while its files are replaced waits for the key", "[tls]") {
+  SkipWithoutOpenSslProgram();
+  TlsRolesFixture f;
+  const RpcSecurity files =
+      CopiesOf(f.ours.Issue("controller", NamesOf("controller")), f.dir.path() / "files");
+  const RpcSecurity fresh = f.ours.Issue("fresh", NamesOf("controller"));
+  std::filesystem::copy_file(fresh.cert, files.cert,
+                             std::filesystem::copy_options::overwrite_existing);
+  testing::FakeClock clock(absl::Now());
+  clock.OnSleep([&] {
+    std::filesystem::copy_file(fresh.key, files.key,
+                               std::filesystem::copy_options::overwrite_existing);
+  });
+  const absl::Status started = MakeTlsServerCredentials(files, clock).status();
+  INFO(started.ToString());
+  REQUIRE(started.ok());
+}
+
 TEST_CASE("A certificate counts between its two dates", "[tls]") {
   SkipWithoutOpenSslProgram();
   const testing::TempDir dir;
@@ -230,6 +250,7 @@ TEST_CASE("A certificate counts between its two dates", "[tls]") {
   for (const auto& check : {CheckCertificate, CheckAuthorities}) {
     REQUIRE(Says(check(pem, now + absl::Hours(49)), "has expired on"));
     REQUIRE(Says(check(pem, now - absl::Hours(1)), "is not valid before"));
+    REQUIRE(check(pem, now - absl::Minutes(4)).ok());  // the issuer's clock is ahead
   }
   // While authorities are replaced one of them may have expired.
   REQUIRE(CheckAuthorities(pem + pem, now).ok());

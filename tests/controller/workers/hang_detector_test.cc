@@ -18,7 +18,8 @@ struct HangWatchFixture {
   testing::FakeClock clock;
   WorkerRegistry registry{{.heartbeat_timeout = absl::Seconds(10),
                            .boot_id = "here",
-                           .process_start = [](int64_t) { return "pid:[1] 7"; }},
+                           .process_start = [](int64_t) { return "pid:[1] 7"; },
+                           .own_process_start = "pid:[1] 3"},
                           clock};
   HangDetector watch{
       {.run_dir = dir.path().string(), .no_heartbeat_for = absl::Seconds(20)}, registry, clock};
@@ -84,6 +85,30 @@ TEST_CASE("A worker in another container of this host is left alone", "[hang]") 
   f.Register(71, "here", "pid:[2] 9");
   f.Pass(30);
   REQUIRE(f.Asked() == 0);
+}
+
+TEST_CASE("A worker of an earlier controller that lives and stays away is given to the launcher",
+          "[hang]") {
+  HangWatchFixture f;
+  const auto restored = [](WorkerEntry::State state, int64_t pid, const std::string& start) {
+    WorkerEntry worker;
+    worker.announcement = {.key = kWatchedTrainer, .boot_id = "here", .pid = pid};
+    worker.incarnation = 1;
+    worker.state = state;
+    worker.process_start = start;
+    return worker;
+  };
+  f.registry.Reserve({restored(WorkerEntry::State::kStarting, 70, "pid:[1] 7")});
+  f.Pass(30);
+  REQUIRE(f.Asked() == 0);  // it loads
+  f.registry.Reserve({restored(WorkerEntry::State::kLost, 70, "pid:[1] 6")});
+  f.Pass(30);
+  REQUIRE(f.Asked() == 0);  // it has ended, and its number is another's
+  f.registry.Reserve({restored(WorkerEntry::State::kLost, 71, "pid:[1] 7")});
+  f.Pass(11);
+  REQUIRE(f.Asked() == 0);
+  f.Pass(10);
+  REQUIRE(f.Asked() == 71);
 }
 
 TEST_CASE("No change of the machine's date makes a worker hang, or hides one", "[hang]") {

@@ -1,12 +1,17 @@
 // What a controller that is started again knows of the workers that outlived the one before.
 #include "controller/workers/rank_holders.h"
 
+#include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
+#include "controller/workers/worker_pool.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/file_mode.h"
 #include "tests/support/temp_dir.h"
@@ -80,9 +85,48 @@ TEST_CASE("A living worker's rank waits for it after a restart of the controller
   REQUIRE(next.Heartbeat(kHeldTrainer, 1, {}).ok());
   REQUIRE(absl::IsAlreadyExists(next.Register(stranger).status()));
 
-  // The other one stays away: its silence counts as that of a lost worker.
+  // The other one lives and stays away. Without a controller it ends; one that hangs is given up.
+  const Announcement other = f.Hello(kHeldRollout, 51, "");
+  f.clock.Advance(absl::Minutes(3) - absl::Seconds(10));
+  REQUIRE(absl::IsAlreadyExists(next.Register(other).status()));
   f.clock.Advance(absl::Seconds(1));
-  REQUIRE(*next.Register(f.Hello(kHeldRollout, 51, "")) == 2);
+  REQUIRE(*next.Register(other) == 2);
+}
+
+TEST_CASE("A living worker that stays away is replaced as soon as it has been killed",
+          "[holders]") {
+  HoldersFixture f;
+  f.Ran({f.Hello(kHeldTrainer, 41, "pid:[1] 100")});
+  WorkerRegistry next(f.options, f.clock);
+  next.Reserve(f.holders.Read());
+  f.clock.Advance(absl::Minutes(1));
+  const Announcement fresh = f.Hello(kHeldTrainer, 50, "");
+  REQUIRE(absl::IsAlreadyExists(next.Register(fresh).status()));
+  f.running.erase(41);
+  REQUIRE(*next.Register(fresh) == 2);
+}
+
+TEST_CASE("Ranks and incarnations outlive several controllers in a row", "[holders]") {
+  HoldersFixture f;
+  const Announcement trainer = f.Hello(kHeldTrainer, 41, "pid:[1] 100");
+  const Announcement rollout = f.Hello(kHeldRollout, 42, "pid:[1] 200");
+  f.Ran({trainer, rollout});
+  f.Ran({trainer});  // the rollout had not come back when this one died
+  {
+    WorkerRegistry next(f.options, f.clock);
+    next.Reserve(f.holders.Read());
+    REQUIRE(absl::IsAlreadyExists(next.Register(f.Hello(kHeldRollout, 51, "")).status()));
+    REQUIRE(*next.Register(rollout) == 1);
+  }
+  f.running.clear();
+  f.Ran({f.Hello(kHeldTrainer, 52, "")});
+  f.Ran({});
+  f.clock.Advance(absl::Seconds(10));
+  WorkerRegistry last(f.options, f.clock);
+  last.Reserve(f.holders.Read());
+  f.clock.Advance(absl::Seconds(10));
+  REQUIRE(*last.Register(f.Hello(kHeldTrainer, 53, "")) == 3);
+  REQUIRE(*last.Register(f.Hello(kHeldRollout, 54, "")) == 2);
 }
 
 TEST_CASE("A worker that ended with its controller is replaced at once", "[holders]") {
@@ -116,9 +160,10 @@ TEST_CASE("A worker that the new controller cannot see is waited for", "[holders
   REQUIRE(is_held(elsewhere));
 }
 
-TEST_CASE("A worker that loads its model is waited for as long as that may take", "[holders]") {
+TEST_CASE("A worker that is seen to load its model is waited for as long as that may take",
+          "[holders]") {
   HoldersFixture f;
-  Announcement loading = f.Hello(kHeldTrainer, 41, "");  // not seen from here
+  Announcement loading = f.Hello(kHeldTrainer, 41, "pid:[1] 100");
   loading.numerics_class.clear();
   f.Ran({loading});
   WorkerRegistry next(f.options, f.clock);
@@ -129,6 +174,50 @@ TEST_CASE("A worker that loads its model is waited for as long as that may take"
   REQUIRE(*next.Register(loading) == 1);
 }
 
+TEST_CASE("A start after the host's restart waits for its workers beyond the ranks that are held",
+          "[holders]") {
+  HoldersFixture f;
+  Announcement gone = f.Hello(kHeldTrainer, 41, "");  // and nobody sees that
+  gone.numerics_class.clear();
+  f.Ran({gone, f.Hello(kHeldRollout, 42, "")});
+  WorkerRegistry next(f.options, f.clock);
+  next.Reserve(f.holders.Read());
+  REQUIRE(next.Missing() ==
+          std::vector<std::string>{"trainer 0 (held by process 41 for up to 10s more)",
+                                   "rollout 0 (held by process 42 for up to 10s more)"});
+  WorkerPool pool(next, {}, 1, f.clock);
+  f.clock.OnSleep([&] {
+    // As workers do, which try again until they are accepted.
+    (void)next.Register(f.Hello(kHeldTrainer, 50, ""));
+    (void)next.Register(f.Hello(kHeldRollout, 51, ""));
+  });
+  REQUIRE(pool.WaitUntilComplete(absl::Seconds(2), nullptr).ok());
+  REQUIRE(next.Find(kHeldTrainer)->incarnation == 2);
+}
+
+TEST_CASE("The wait for workers that stay away ends after the ranks are free", "[holders]") {
+  HoldersFixture f;
+  f.Ran({f.Hello(kHeldTrainer, 41, "")});
+  WorkerRegistry next(f.options, f.clock);
+  next.Reserve(f.holders.Read());
+  WorkerPool pool(next, {}, 1, f.clock);
+  const Instant start = f.clock.Now();
+  const absl::Status gave_up = pool.WaitUntilComplete(absl::Seconds(2), nullptr);
+  REQUIRE(WorkerDidNotReturn(gave_up));
+  REQUIRE(Says(gave_up, "trainer 0 (process 41 has not come back, no other registered)"));
+  REQUIRE(Says(gave_up, "rollout 0 (never registered)"));
+  REQUIRE(f.clock.Now() - start < absl::Seconds(13));
+}
+
+TEST_CASE("A run that has ended holds no ranks", "[holders]") {
+  HoldersFixture f;
+  f.Ran({f.Hello(kHeldTrainer, 41, "pid:[1] 100")});
+  f.holders.Remove();
+  REQUIRE_FALSE(std::filesystem::exists(f.dir.path() / "workers.json"));
+  REQUIRE(f.holders.Read().empty());
+  f.holders.Remove();  // there is none
+}
+
 TEST_CASE("The file of rank holders is its user's alone, and passed over where it is none",
           "[holders]") {
   HoldersFixture f;
@@ -137,11 +226,27 @@ TEST_CASE("The file of rank holders is its user's alone, and passed over where i
   const std::string path = f.dir.path() / "workers.json";
   REQUIRE(testing::ModeOf(path) == 0600);
   REQUIRE(f.holders.Read().size() == 1);
+  std::stringstream good_text;
+  good_text << std::ifstream(path).rdbuf();
+  const std::string good = good_text.str();
   for (const char* text : {"", "{", "[{}]", "[1]", "{\"role\": 1}", "null"}) {
     INFO(text);
     std::ofstream(path) << text;
     REQUIRE(f.holders.Read().empty());
   }
+  // Numbers that no field holds: to take them for one would be undefined.
+  for (const auto& [field, wrong] :
+       {std::pair{"\"rank\": 0", "\"rank\": 1e300"}, std::pair{"\"rank\": 0", "\"rank\": 0.5"},
+        std::pair{"\"pid\": 41", "\"pid\": 1e99"}, std::pair{"\"pid\": 41", "\"pid\": \"41\""}}) {
+    INFO(wrong);
+    std::string text = good;
+    const size_t at = text.find(field);
+    REQUIRE(at != std::string::npos);
+    std::ofstream(path) << text.replace(at, std::string(field).size(), wrong);
+    REQUIRE(f.holders.Read().empty());
+  }
+  std::ofstream(path) << good;
+  REQUIRE(f.holders.Read().size() == 1);
   RankHolders nowhere(f.dir.path() / "nowhere");
   WorkerRegistry registry(f.options, f.clock);
   nowhere.Write(registry);  // logged
