@@ -130,7 +130,8 @@ TEST_CASE("what a user asks wrongly is refused and the run lives on") {
 }
 
 TEST_CASE("Ctrl-C of a run that has made all its steps and waits for commands ends it with 0") {
-  ClusterRig rig;
+  ClusterRig rig({.config = {{"data.val_max_samples", "4"}}});
+  rig.Set("data.val_files", rig.dir() / "data" / "val.jsonl");
   TestProcess& launcher = rig.Launch({"--start-paused"});
   rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
   Ok(rig, {"run"});
