@@ -18,7 +18,7 @@ class SmallDisk {
  public:
   SmallDisk(std::filesystem::path path, int64_t kibibytes) : path_(std::move(path)) {
     std::filesystem::create_directories(path_);
-    const std::string options = fmt::format("size={}k", kibibytes);
+    const std::string options = fmt::format("size={}k,mode=0700", kibibytes);
     mounted_ = mount("tmpfs", path_.c_str(), "tmpfs", 0, options.c_str()) == 0;
   }
   ~SmallDisk() {
