@@ -31,6 +31,17 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
           .tls_ca = config.cluster().tls().ca()};
 }
 
+bool IsSocketOf(const LaunchPlan& plan, int pairs, const std::string& name) {
+  if (plan.listen == fmt::format("unix:{}/{}", plan.run_dir, name)) return true;
+  if (name.starts_with("group-") && name.ends_with(".sock")) return true;
+  for (int rank = 0; rank < pairs; ++rank) {
+    for (const char* const role : {"trainer", "rollout", "pair"}) {
+      if (name == fmt::format("{}-{}.sock", role, rank)) return true;
+    }
+  }
+  return false;
+}
+
 namespace {
 
 bool IsFinished(const LaunchPlan& plan) {

@@ -36,6 +36,10 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
 // argv of one process.
 std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id);
 
+// Whether a socket with this name in the run directory belongs to a launch of `pairs` pairs: to its
+// controller, its workers or their groups. Workers that were started by hand have other ranks.
+bool IsSocketOf(const LaunchPlan& plan, int pairs, const std::string& name);
+
 // Whether this launch's run has made all its steps, as what it wrote says; false where weights are
 // only checked, and before the run has taken over what an earlier launch left.
 bool FinishedByThisLaunch(const LaunchPlan& plan);

@@ -17,7 +17,6 @@
 #include "common/config/loaded_config.h"
 #include "common/formats/hf_checkpoint.h"
 #include "common/process/directory_lock.h"
-#include "common/process/files/dead_sockets.h"
 #include "common/process/files/private_files.h"
 #include "common/process/pause_detector.h"
 #include "controller/algorithm/advantage_estimator.h"
@@ -89,7 +88,6 @@ int Launch(const Flags& flags) {
       DirectoryLock::Take(run_dir, "launcher.lock", "a launcher",
                           "stop it, or choose another directory with --set cluster.run_dir=DIR");
   if (!lock.ok()) return Fail(FailedAt::kInputs, Annotate(lock.status(), "cluster.run_dir"));
-  RemoveDeadSockets(run_dir);  // of a launch of which everything was killed
   LaunchPlan plan = MakeLaunchPlan(config, flags.bin_dir, flags.config, flags.overrides);
   plan.start_paused = flags.start_paused;
   plan.launch_id = fmt::format("{}-{}", getpid(), absl::ToUnixNanos(RealClock().WallNow()));

@@ -28,13 +28,14 @@ bool NobodyListens(const std::string& path) {
 
 }  // namespace
 
-void RemoveDeadSockets(const std::string& folder) {
+void RemoveDeadSockets(const std::string& folder,
+                       const std::function<bool(const std::string& name)>& ours) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     const fs::path& path = entry->path();
     std::error_code unknown;
-    if (path.extension() != ".sock" || !entry->is_socket(unknown)) continue;
+    if (!ours(path.filename()) || !entry->is_socket(unknown)) continue;
     if (NobodyListens(path.string())) fs::remove(path, unknown);
   }
 }

@@ -98,18 +98,19 @@ std::string SegmentsToJson(const std::vector<Segment>& segments) {
 }
 
 std::vector<Segment> SegmentsFromJson(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   std::vector<Segment> segments;
-  if (!json.is_array()) return segments;
-  for (const nlohmann::json& entry : json) {
-    const bool whole = entry.is_array() && entry.size() == 4 && entry[0].is_number_integer() &&
-                       entry[1].is_number_integer() && entry[2].is_boolean() &&
-                       entry[3].is_number_integer();
-    if (!whole) return {};
-    segments.push_back({.begin = IntegerOf<int64_t>(entry[0]),
-                        .length = IntegerOf<int64_t>(entry[1]),
-                        .trained = entry[2].get<bool>(),
-                        .weight_version = IntegerOf<int64_t>(entry[3])});
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    if (!json.is_array()) return {};
+    for (const nlohmann::json& entry : json) {
+      if (!entry.is_array() || entry.size() != 4) return {};
+      segments.push_back({.begin = IntegerOf<int64_t>(entry[0]),
+                          .length = IntegerOf<int64_t>(entry[1]),
+                          .trained = entry[2].get<bool>(),
+                          .weight_version = IntegerOf<int64_t>(entry[3])});
+    }
+  } catch (const nlohmann::json::exception&) {
+    segments.clear();
   }
   return segments;
 }

@@ -10,11 +10,11 @@
 
 namespace tandem {
 
-TEST_CASE("Sockets at which nobody listens are removed, and nothing else", "[process]") {
+TEST_CASE("Own sockets at which nobody listens are removed, and nothing else", "[process]") {
   const testing::TempDir dir;
   const std::string live = dir.path() / "live.sock";
   const std::string dead = dir.path() / "dead.sock";
-  const std::string other = dir.path() / "dead.address";
+  const std::string other = dir.path() / "other.sock";
   const std::string file = dir.path() / "file.sock";
   const auto listener = ListenLocal(live);
   REQUIRE(listener.ok());
@@ -23,12 +23,13 @@ TEST_CASE("Sockets at which nobody listens are removed, and nothing else", "[pro
   REQUIRE(ListenLocal(other).ok());
   std::ofstream(file) << "no socket";
   REQUIRE(std::filesystem::exists(dead));
-  RemoveDeadSockets(dir.path());
+  const auto ours = [](const std::string& name) { return name != "other.sock"; };
+  RemoveDeadSockets(dir.path(), ours);
   REQUIRE_FALSE(std::filesystem::exists(dead));
   REQUIRE(std::filesystem::exists(live));
   REQUIRE(std::filesystem::exists(other));
   REQUIRE(std::filesystem::exists(file));
-  RemoveDeadSockets(dir.path() / "missing");
+  RemoveDeadSockets(dir.path() / "missing", ours);
 }
 
 }  // namespace tandem

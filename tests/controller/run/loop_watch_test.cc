@@ -1,6 +1,7 @@
 #include "controller/run/loop_watch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <thread>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "controller/run/run_control.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/notify_listener.h"
+#include "tests/support/own_progress.h"
+#include "tests/support/patience.h"
 
 namespace tandem {
 namespace {
@@ -89,17 +92,27 @@ TEST_CASE("No change of the machine's date makes a loop stand still, or hides th
 
 TEST_CASE("A run that waits for its users' commands has no work due", "[loop]") {
   RunControl control(10, StartMode::kPaused);
-  NamedThread loop("train loop", [&control] {
+  std::atomic<int64_t> number{0};
+  NamedThread loop("train loop", [&] {
     const WorkStep watched("train loop");
+    number = testing::OwnThread();
     (void)control.WaitForNext();
   });
-  const auto waits = [] {
+  const auto waits = [&number] {
     const std::vector<ThreadProgress> all = CurrentProgress();
-    return all.size() == 1 && !all.front().work_due;
+    return std::any_of(all.begin(), all.end(), [&number](const ThreadProgress& progress) {
+      return progress.thread == number && !progress.work_due;
+    });
   };
-  while (!waits()) std::this_thread::yield();
+  const Instant deadline = RealClock().Now() + testing::kPatience;
+  bool waiting = waits();
+  while (!waiting && RealClock().Now() < deadline) {
+    std::this_thread::yield();
+    waiting = waits();
+  }
   control.StopAfterStep();
   loop.Join();
+  REQUIRE(waiting);
 }
 
 }  // namespace

@@ -36,6 +36,22 @@ TEST_CASE("every process gets its command line and its log") {
           std::string::npos);
 }
 
+TEST_CASE("a launch's sockets are those of its controller, its ranks and their groups") {
+  const auto loaded = LoadConfig("", {"cluster.run_dir=/r"});
+  REQUIRE(loaded.ok());
+  const LaunchPlan plan = MakeLaunchPlan(loaded->config, "/b", "c.yaml", {});
+  for (const char* own :
+       {"controller.sock", "trainer-0.sock", "rollout-1.sock", "pair-1.sock", "group-12.sock"}) {
+    INFO(own);
+    REQUIRE(IsSocketOf(plan, 2, own));
+  }
+  for (const char* other : {"trainer-2.sock", "rollout-12.sock", "pair-1.sock.old", "proxy.sock",
+                            "group-1.txt", "trainer-0.address"}) {
+    INFO(other);
+    REQUIRE_FALSE(IsSocketOf(plan, 2, other));
+  }
+}
+
 TEST_CASE("every process is told its log, and when that begins anew") {
   const auto loaded =
       LoadConfig("", {"cluster.run_dir=/r", "cluster.log_max_mb=5", "cluster.log_files_to_keep=2"});

@@ -302,6 +302,25 @@ TEST_CASE("A database of a build without segments is brought forward, its sample
   REQUIRE(store->ListSamples({.step = 2}).value().samples.at(0).segments.size() == 2);
 }
 
+TEST_CASE("Segments that no run wrote read as none", "[store]") {
+  const testing::TempDir dir;
+  {
+    auto store = SqliteRunStore::Open(PathIn(dir)).value();
+    REQUIRE(store->RecordSamples(1, {MakeSampleRecord(1, 5)}).ok());
+  }
+  for (const char* text :
+       {"[[0, 9223372036854775808, true, 3]]", "[[18446744073709551615, 1, true, 3]]",
+        "[[0, 1, true, 1.5]]", "[[0, 1, 1, 3]]", "[[0, 1, true]]", "{}", "["}) {
+    INFO(text);
+    REQUIRE(SqliteDatabase::Open(PathIn(dir))
+                .value()
+                ->Execute(std::string("UPDATE samples SET segments = '") + text + "'")
+                .ok());
+    auto store = SqliteRunStore::Open(PathIn(dir)).value();
+    REQUIRE(store->ListSamples({.step = 1}).value().samples.at(0).segments.empty());
+  }
+}
+
 TEST_CASE("A database of a newer build is refused and left alone", "[store]") {
   const testing::TempDir dir;
   SqliteRunStore::Open(PathIn(dir)).value();
