@@ -124,8 +124,8 @@ std::string FindTokenFile(const std::string& address,
 namespace {
 
 constexpr absl::Duration kShort = absl::Seconds(10);
-// For calls that wait for a moment between two steps, however long a step takes: the user ends them by
-// Ctrl-C, and the controller then drops them.
+// For calls that wait for a moment between two steps, however long a step takes: the user ends them
+// by Ctrl-C, and the controller then drops them.
 constexpr absl::Duration kUntilAnswered = absl::InfiniteDuration();
 constexpr double kWaitSlice = 2.0;
 
