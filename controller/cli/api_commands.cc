@@ -17,6 +17,7 @@
 #include "common/process/files/controller_address.h"
 #include "common/process/files/run_token.h"
 #include "common/process/local_socket.h"
+#include "common/text/unicode/utf8.h"
 #include "controller/cli/print_tables.h"
 
 namespace tandem {
@@ -328,6 +329,7 @@ absl::Status ApiCommands::Stop() {
 }
 
 absl::Status ApiCommands::Generate(const GenerateOptions& options) {
+  if (!IsValidUtf8(options.prompt)) return InvalidArgument("the prompt is not UTF-8");
   v1::UserGenerateRequest request;
   request.set_prompt(options.prompt);
   request.set_raw(options.raw);

@@ -25,6 +25,8 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
           .checkpoint_dir = config.trainer().default_local_dir(),
           .resume_mode =
               config.weight_sync().check_only() ? std::string() : config.trainer().resume_mode(),
+          .total_steps =
+              config.trainer().max_seconds() > 0 ? 0 : config.trainer().total_training_steps(),
           .device = config.trainer().device() == "cuda" ? "cuda" : "cpu",
           .tls_cert = config.cluster().tls().cert(),
           .tls_key = config.cluster().tls().key(),
@@ -45,8 +47,9 @@ bool IsSocketOf(const LaunchPlan& plan, int pairs, const std::string& name) {
 namespace {
 
 bool IsFinished(const LaunchPlan& plan) {
-  std::error_code error;
-  return std::filesystem::exists(plan.checkpoint_dir + "/finished", error);
+  int64_t steps = -1;
+  std::ifstream(plan.checkpoint_dir + "/finished") >> steps;
+  return steps >= 0 && steps >= plan.total_steps;
 }
 
 }  // namespace

@@ -22,8 +22,10 @@ struct LaunchPlan {
   int64_t log_max_bytes = 0;                          // after which a log begins anew; 0: never
   int64_t log_files_to_keep = 3;
   bool start_paused = false;
-  std::string checkpoint_dir;             // trainer.default_local_dir
-  std::string resume_mode;                // trainer.resume_mode; empty if weights are only checked
+  std::string checkpoint_dir;  // trainer.default_local_dir
+  std::string resume_mode;     // trainer.resume_mode; empty if weights are only checked
+  // trainer.total_training_steps; 0 where the config alone does not tell the number of steps.
+  int64_t total_steps = 0;
   std::string device;                     // cpu or cuda; a pair's device is "cpu:<rank>"
   std::string tls_cert, tls_key, tls_ca;  // all empty: no TLS
 };

@@ -142,6 +142,13 @@ TEST_CASE("ApiCommands fails when the weights differ", "[ctl][api]") {
   REQUIRE(f.Printed("WEIGHTS DIFFER"));
 }
 
+TEST_CASE("ApiCommands refuses a prompt that is not UTF-8 before it is sent", "[ctl][api]") {
+  ApiCommandsFixture f;
+  const absl::Status status = f.Connect().Generate({.prompt = "\xff\xfe"});
+  REQUIRE(absl::IsInvalidArgument(status));
+  REQUIRE(status.message() == "the prompt is not UTF-8");
+}
+
 TEST_CASE("ApiCommands names a controller that is not there", "[ctl][api]") {
   std::ostringstream out;
   auto api = ApiCommands::Connect("unix:/nonexistent/controller.sock", {}, false, &out).value();

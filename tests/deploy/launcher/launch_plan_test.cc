@@ -83,6 +83,10 @@ TEST_CASE("a stopped launch says what the next one does") {
   std::ofstream(folder + "/finished") << "1";
   REQUIRE(hint("trainer.resume_mode=auto").find("starts over, as it is finished") !=
           std::string::npos);
+  // The same configuration with more steps than the run has made goes on.
+  REQUIRE(hint("trainer.total_training_steps=1").find("starts over, as it is finished") !=
+          std::string::npos);
+  REQUIRE(hint("trainer.total_training_steps=2").ends_with("resumes from its newest checkpoint"));
   REQUIRE(hint("trainer.resume_mode=disable").find("follows trainer.resume_mode=disable") !=
           std::string::npos);
   REQUIRE(hint("weight_sync.check_only=true").empty());
