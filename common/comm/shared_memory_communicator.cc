@@ -291,6 +291,10 @@ absl::StatusOr<std::unique_ptr<HostGroup>> JoinHostGroup(const SharedMemoryGroup
   if (options.world_size < 2 || options.rank < 0 || options.rank >= options.world_size) {
     return InvalidArgument("rank {} of {} ranks does not exist", options.rank, options.world_size);
   }
+  if (options.world_size > kMostRanksOfHost) {
+    return InvalidArgument("a group of {} ranks is larger than one host can hold: at most {}",
+                           options.world_size, kMostRanksOfHost);
+  }
   if (options.staging_bytes < 64 * options.world_size) {
     return InvalidArgument("staging of {} bytes is too small for {} ranks: at least 64 bytes each",
                            options.staging_bytes, options.world_size);

@@ -27,6 +27,9 @@ inline uint64_t CallSignature(std::string_view collective, const std::vector<int
   return hash;
 }
 
+// More than any host has devices. Sizes of a group are products with this number at most.
+inline constexpr int kMostRanksOfHost = 1024;
+
 // The ranks are processes or threads of one host and share one unnamed memory segment.
 struct SharedMemoryGroupOptions {
   int rank = 0;
@@ -43,7 +46,7 @@ struct SharedMemoryGroupOptions {
 
 // Blocks until all ranks have joined, in any order. World size 1 gives a SoloCommunicator.
 // DeadlineExceeded names the ranks that did not come; Aborted: a newer generation has begun, or
-// cancelled; InvalidArgument: options differ between ranks.
+// cancelled; InvalidArgument: options differ between ranks, or more than kMostRanksOfHost.
 absl::StatusOr<std::unique_ptr<Communicator>> JoinSharedMemoryGroup(
     const SharedMemoryGroupOptions& options);
 

@@ -37,6 +37,13 @@ TEST_CASE("ranks that do not join are named") {
   REQUIRE(Says(visitor, "rank 0"));
 }
 
+TEST_CASE("a group of more ranks than a host can hold is refused") {
+  // 64 bytes for each of these ranks do not fit into 32 bits: a request may say any number.
+  const absl::Status status = JoinSharedMemoryGroup(GroupOptions(0, 537141507)).status();
+  REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(Says(status, "537141507 ranks"));
+}
+
 TEST_CASE("a rank of an older generation is refused and the group still forms") {
   std::atomic<bool> refused{false};
   std::thread old_rank([&refused] {
