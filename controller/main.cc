@@ -15,6 +15,7 @@
 #include "common/config/check.h"
 #include "common/config/loaded_config.h"
 #include "common/net/grpc_status.h"
+#include "common/net/start_checks.h"
 #include "common/process/exit_code.h"
 #include "common/process/fault_injection.h"
 #include "common/process/files/private_files.h"
@@ -23,6 +24,7 @@
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/assembly/dry_run.h"
 #include "controller/assembly/run_assembly.h"
+#include "controller/assembly/run_options.h"
 #include "controller/report/console_progress.h"
 #include "controller/reward/check_reward.h"
 
@@ -65,6 +67,7 @@ int ParseFlags(int argc, char** argv, Flags* flags) {
   return kExitDone;
 }
 
+// The configuration of a start or of a dry run, with what it needs of this host checked.
 absl::StatusOr<v1::Config> ReadConfig(const Flags& flags) {
   TANDEM_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config, flags.overrides));
   const absl::Status checked =
@@ -73,6 +76,9 @@ absl::StatusOr<v1::Config> ReadConfig(const Flags& flags) {
     for (const std::string& notice : loaded.notices) LogInfo("Note: {}", notice);
   }
   TANDEM_RETURN_IF_ERROR(checked);
+  TANDEM_RETURN_IF_ERROR(CheckStartPlace({.run_dir = loaded.config.cluster().run_dir(),
+                                          .listen = loaded.config.cluster().listen(),
+                                          .security = MakeRpcSecurity(loaded.config)}));
   return std::move(loaded.config);
 }
 
@@ -97,7 +103,10 @@ class Signals {
       for (int signal = 0; sigwait(&set_, &signal) == 0 && signal != SIGUSR1;) {
         if (received_ != 0) _exit(128 + signal);
         received_ = signal;
-        LogInfo("Saving a checkpoint before stopping; press Ctrl-C again to quit without saving.");
+        LogInfo(
+            "Stopping; finished steps that no checkpoint has are saved first. Press Ctrl-C again "
+            "to "
+            "quit without saving.");
         assembly.StopNow();
       }
     });

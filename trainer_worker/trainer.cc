@@ -41,10 +41,18 @@ absl::StatusOr<UpdateScope> ChooseScope(TrainingSession& session, UpdateClient* 
 
 // For a call of one generation to the trainer of `rank`, whose group has another.
 absl::Status OtherGeneration(int64_t of_call, int rank, int64_t of_group) {
+  constexpr const char* kWhat = "a generation is one start of the trainers as a group";
+  if (of_call < of_group) {
+    return MakeStatus(absl::StatusCode::kAborted,
+                      "trainer {} refuses a call of generation {}, which is over: it is in "
+                      "generation {}, the current one ({}). A controller that was replaced, or a "
+                      "phase from before a recovery, made the call; nothing is lost",
+                      rank, of_call, of_group, kWhat);
+  }
   return MakeStatus(absl::StatusCode::kAborted,
-                    "the call is for generation {} of the trainers' group, trainer {} is in "
-                    "generation {}: its controller was replaced",
-                    of_call, rank, of_group);
+                    "trainer {} refuses a call of generation {}, the current one: it is still in "
+                    "generation {} ({}) and must be reset first",
+                    rank, of_call, of_group, kWhat);
 }
 
 }  // namespace

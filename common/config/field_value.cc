@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <regex>
 
 #include <fmt/ranges.h>
@@ -26,26 +27,48 @@ std::string Lower(std::string text) {
   return text;
 }
 
-absl::Status CheckRange(const v1::KeyInfo& info, double value) {
-  if (info.has_min() && value < info.min()) {
-    return InvalidArgument("{} is out of range: at least {}", value, info.min());
+// The values that a key takes, in words: "from 1 to 8", "above 0".
+std::string RangeText(const v1::KeyInfo& info) {
+  if (info.has_min() && info.has_max()) {
+    return fmt::format("from {} to {}", info.min(), info.max());
   }
-  if (info.has_max() && value > info.max()) {
-    return InvalidArgument("{} is out of range: at most {}", value, info.max());
-  }
-  if (info.has_above() && value <= info.above()) {
-    return InvalidArgument("{} is out of range: above {}", value, info.above());
-  }
-  return absl::OkStatus();
+  std::string text;
+  if (info.has_min()) text = fmt::format("at least {}", info.min());
+  if (info.has_above()) text = fmt::format("above {}", info.above());
+  if (!info.has_max()) return text;
+  return text + (text.empty() ? "" : " and ") + fmt::format("at most {}", info.max());
+}
+
+// `text`: the value as it was written.
+absl::Status CheckRange(const v1::KeyInfo& info, double value, const std::string& text) {
+  const bool inside = (!info.has_min() || value >= info.min()) &&
+                      (!info.has_max() || value <= info.max()) &&
+                      (!info.has_above() || value > info.above());
+  if (inside) return absl::OkStatus();
+  return InvalidArgument("{} is out of range: {}", text, RangeText(info));
+}
+
+// For a whole number that no int64_t holds.
+absl::Status TooLarge(const KeySpec& spec, const std::string& text) {
+  const v1::KeyInfo& info = spec.info;
+  const bool limited = info.has_max() && (info.has_min() || info.has_above());
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  return InvalidArgument(
+      "{} is out of range: {}", text,
+      limited          ? RangeText(info)
+      : info.has_min() ? fmt::format("from {} to {}", info.min(), kMost)
+                       : fmt::format("from {} to {}", std::numeric_limits<int64_t>::min(), kMost));
 }
 
 absl::StatusOr<int64_t> ReadInt(const KeySpec& spec, const std::string& text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
+  const bool whole = end == text.data() + text.size();
+  if (error == std::errc::result_out_of_range && whole) return TooLarge(spec, text);
+  if (error != std::errc() || !whole) {
     return InvalidArgument("expects a whole number, not \"{}\"", text);
   }
-  TANDEM_RETURN_IF_ERROR(CheckRange(spec.info, static_cast<double>(value)));
+  TANDEM_RETURN_IF_ERROR(CheckRange(spec.info, static_cast<double>(value), text));
   return value;
 }
 
@@ -58,7 +81,7 @@ absl::StatusOr<double> ReadDouble(const KeySpec& spec, const std::string& text) 
         "1e-6",
         text);
   }
-  TANDEM_RETURN_IF_ERROR(CheckRange(spec.info, value));
+  TANDEM_RETURN_IF_ERROR(CheckRange(spec.info, value, text));
   return value;
 }
 

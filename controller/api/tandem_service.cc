@@ -10,6 +10,7 @@
 #include "common/net/grpc_status.h"
 #include "common/net/worker_codec.h"
 #include "controller/run/evaluation.h"
+#include "controller/wire/record_codec.h"
 
 namespace tandem {
 namespace {
@@ -67,53 +68,6 @@ v1::Operation ToProto(const OperationStatus& status) {
   return proto;
 }
 
-v1::StepRecord ToProto(const StepRecord& record) {
-  v1::StepRecord proto;
-  proto.set_step(record.step);
-  proto.set_version(record.version);
-  for (const auto& [name, value] : record.metrics) (*proto.mutable_metrics())[name] = value;
-  for (const PhaseTime& phase : record.phases) {
-    v1::PhaseTime* out = proto.add_phases();
-    out->set_phase(phase.phase);
-    out->set_seconds(phase.seconds);
-    out->set_peak_bytes(phase.peak_bytes);
-    for (const WorkerMemory& worker : phase.workers) {
-      v1::WorkerMemory* memory = out->add_workers();
-      memory->set_role(worker.trainer ? v1::ROLE_TRAINER : v1::ROLE_ROLLOUT);
-      memory->set_rank(worker.rank);
-      *memory->mutable_ledger() = ToProto(worker.ledger);
-    }
-  }
-  proto.set_finished_at(record.finished_at);
-  proto.set_undone_by(record.undone_by);
-  return proto;
-}
-
-v1::SampleRecord ToProto(const SampleRecord& record) {
-  v1::SampleRecord proto;
-  proto.set_sample_id(record.sample_id);
-  proto.set_step(record.step);
-  proto.set_group(record.group);
-  proto.set_index(record.index);
-  proto.set_prompt(record.prompt);
-  proto.set_response(record.response);
-  proto.set_ground_truth(record.ground_truth);
-  proto.set_reward(record.reward);
-  proto.set_response_tokens(record.response_tokens);
-  proto.set_finish_reason(ToProto(record.finish_reason));
-  proto.set_weight_version(record.weight_version);
-  proto.set_advantage(record.advantage);
-  for (const auto& [name, value] : record.reward_terms) {
-    (*proto.mutable_reward_terms())[name] = value;
-  }
-  for (const Segment& segment : record.segments) {
-    *proto.add_segments() = ToProto(segment);
-  }
-  proto.set_texts_dropped(!record.texts_kept);
-  proto.set_undone_by(record.undone_by);
-  return proto;
-}
-
 // The first `bytes` of a text, less what would split a character of UTF-8.
 std::string FirstBytes(const std::string& text, size_t bytes) {
   if (text.size() <= bytes) return text;
@@ -166,6 +120,7 @@ grpc::Status TandemService::GetStatus(grpc::ServerContext*,
   response->set_state(RunStateName(run.state));
   response->set_phase(parts_.progress.phase());
   response->set_step(run.finished_steps);
+  response->set_made_step(run.made_steps);
   response->set_total_steps(run.total_steps);
   response->set_version(run.version);
   for (const WorkerEntry& entry : parts_.registry.Workers()) {
@@ -177,6 +132,10 @@ grpc::Status TandemService::GetStatus(grpc::ServerContext*,
   response->set_restarts(parts_.run.budget.spent());
   response->set_memory_plan(memory_plan());
   response->set_waits_for(parts_.run.disk.waits_for());
+  // Until a run has started, its newest step is not known.
+  if (run.state != RunState::kStarting) {
+    response->set_last_lost_step(LastLostStep(run.made_steps));
+  }
   return grpc::Status::OK;
 }
 
@@ -248,6 +207,13 @@ grpc::Status TandemService::ListSteps(grpc::ServerContext*,
     *response->add_steps() = std::move(*proto);
   }
   return grpc::Status::OK;
+}
+
+int64_t TandemService::LastLostStep(int64_t made_steps) {
+  const auto undone = parts_.run.store.ListSteps(
+      {.first_step = made_steps + 1, .limit = 1, .undone = true, .workers = false});
+  // The status is of use without it.
+  return undone.ok() && !undone->empty() ? undone->back().step : 0;
 }
 
 absl::StatusOr<int64_t> TandemService::StepOrNewest(int64_t step) {

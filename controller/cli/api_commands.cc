@@ -176,14 +176,6 @@ absl::Status ApiCommands::ShowStatus() {
   TANDEM_ASSIGN_OR_RETURN(
       const auto reply, Call(&v1::TandemService::Stub::GetStatus, v1::GetStatusRequest(), kShort));
   std::string newest;
-  // Until a run has started, its newest step is not known.
-  if (!json_ && reply.state() != "starting") {
-    v1::ListStepsRequest request;
-    request.set_first_step(reply.step() + 1);
-    request.set_undone(true);
-    const auto undone = Call(&v1::TandemService::Stub::ListSteps, request, kShort);
-    if (undone.ok()) newest += NotMadeAgainText(reply, *undone);
-  }
   if (!json_ && reply.step() > 0) {
     v1::ListStepsRequest request;
     request.set_first_step(reply.step());
@@ -192,7 +184,7 @@ absl::Status ApiCommands::ShowStatus() {
     const auto steps = Call(&v1::TandemService::Stub::ListSteps, request, kShort);
     if (steps.ok()) newest += NewestStepText(*steps);
   }
-  Print(reply, StatusTable(reply) + newest);
+  Print(reply, StatusTable(reply) + NotMadeAgainText(reply) + newest);
   return absl::OkStatus();
 }
 

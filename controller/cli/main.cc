@@ -41,6 +41,16 @@ std::string IsStep(const std::string& text) {
   return "\"" + text + "\" is no step: give its number, or 0 for the newest that is finished";
 }
 
+// What to do with 0, which tells a controller "to the end", is not to be guessed: no number says
+// that.
+std::string IsStepCount(const std::string& text) {
+  int64_t steps = 0;
+  if (absl::SimpleAtoi(text, &steps) && steps >= 1) return "";
+  return "\"" + text +
+         "\" is no number of steps to train: give 1 or more, or leave it out to train to the "
+         "configured end";
+}
+
 // The options of all commands; they must outlive parsing.
 struct Options {
   int64_t steps = 0;
@@ -109,10 +119,11 @@ class CommandLine {
     if (status.ok()) return exit_code_;
     std::cerr << "tandemctl: " << status.message() << "\n";
     if (exit_code_ != 0) return exit_code_;
-    if (absl::IsUnavailable(status) && !local_) {
-      std::cerr
-          << "tandemctl: is the controller running? One with cluster.tls.cert is reached only with "
-             "--tls-cert, --tls-key and --tls-ca\n";
+    // Unix sockets have no TLS.
+    if (absl::IsUnavailable(status) && !local_ && !address_.starts_with("unix:") &&
+        !globals_.security.enabled()) {
+      std::cerr << "tandemctl: a controller with cluster.tls.cert is reached only with --tls-cert, "
+                   "--tls-key and --tls-ca\n";
     }
     // NotFound from the controller itself is an answer, not a missing controller.
     const bool unreachable = absl::IsUnavailable(status) || (absl::IsNotFound(status) && !found_);
@@ -122,6 +133,7 @@ class CommandLine {
 
  private:
   absl::StatusOr<ApiCommands> Connect(const std::string& address) {
+    address_ = address;
     RpcSecurity& security = globals_.security;
     if (security.token_file.empty()) {
       security.token_file = FindTokenFile(address, globals_.run_dir, globals_.runs_root);
@@ -276,7 +288,8 @@ class CommandLine {
   void AddDriving() {
     CLI::App* run = Api(&app_, "run", "train N more steps, then pause",
                         [this](ApiCommands& api) { return api.Run(o_.steps, !o_.no_wait); });
-    run->add_option("N", o_.steps, "steps; 0: to the configured end")->capture_default_str();
+    run->add_option("N", o_.steps, "steps, 1 or more; without: to the configured end")
+        ->check(IsStepCount);
     run->add_flag("--no-wait", o_.no_wait, "return at once");
     CLI::App* step = Api(&app_, "step", "train one step, then pause",
                          [this](ApiCommands& api) { return api.Step(!o_.no_wait); });
@@ -453,6 +466,7 @@ class CommandLine {
   Options o_;
   Action action_;
   bool local_ = false;                      // the command needs no controller
+  std::string address_;                     // that was called; empty: none was
   bool found_ = false;                      // a controller's address or a run's files were found
   int exit_code_ = 0;                       // of a plan or a batch; 0: derived from the status
   FailedAt failed_at_ = FailedAt::kInputs;  // for a local command

@@ -30,6 +30,11 @@ std::string RoleName(v1::Role role) {
 
 std::string VersionText(int64_t version) { return version < 0 ? "-" : std::to_string(version); }
 
+// A controller of another build may not tell the step that is being saved.
+int64_t NewestStep(const v1::GetStatusResponse& status) {
+  return std::max(status.step(), status.made_step());
+}
+
 std::string Metric(const v1::StepRecord& step, const char* name) {
   const auto found = step.metrics().find(name);
   return found == step.metrics().end() ? "-" : fmt::format("{:.4g}", found->second);
@@ -114,10 +119,11 @@ std::string PauseText(const v1::GetStatusResponse& status) {
 
 std::string StatusTable(const v1::GetStatusResponse& status) {
   std::string text =
-      fmt::format("run {}  {}  phase {}  step {}/{}  weight version {}  up {}  restarts {}\n",
+      fmt::format("run {}  {}  phase {}  step {}/{}{}  weight version {}  up {}  restarts {}\n",
                   status.run_id(), status.state(), status.phase().empty() ? "-" : status.phase(),
-                  status.step(), status.total_steps(), status.version(),
-                  FormatSeconds(status.uptime_seconds()), status.restarts());
+                  NewestStep(status), status.total_steps(),
+                  NewestStep(status) > status.step() ? " (made, being saved or validated)" : "",
+                  status.version(), FormatSeconds(status.uptime_seconds()), status.restarts());
   if (!status.error().empty()) text += "error: " + OneLine(status.error(), 0) + "\n";
   if (!status.waits_for().empty()) text += "waits: " + OneLine(status.waits_for(), 0) + "\n";
   std::vector<std::vector<std::string>> rows = {{"worker", "rank", "device", "incarnation", "state",
@@ -144,11 +150,9 @@ std::string NewestStepText(const v1::ListStepsResponse& steps) {
   return fmt::format("partial rollout in step {}: {}\n", records.back().step, partial);
 }
 
-std::string NotMadeAgainText(const v1::GetStatusResponse& status,
-                             const v1::ListStepsResponse& undone) {
-  int64_t last = 0;
-  for (const v1::StepRecord& step : undone.steps()) last = std::max(last, step.step());
-  const int64_t first = status.step() + 1;
+std::string NotMadeAgainText(const v1::GetStatusResponse& status) {
+  const int64_t last = status.last_lost_step();
+  const int64_t first = NewestStep(status) + 1;
   if (last < first) return "";
   const bool waits = status.state() == "paused";
   return fmt::format(
@@ -157,7 +161,7 @@ std::string NotMadeAgainText(const v1::GetStatusResponse& status,
       first == last ? fmt::format("step {} was", first)
                     : fmt::format("steps {} to {} were", first, last),
       first == last ? "it" : "them", first == last ? "is" : "are",
-      waits ? fmt::format("; tandemctl run {} makes {} again", last - status.step(),
+      waits ? fmt::format("; tandemctl run {} makes {} again", last - first + 1,
                           first == last ? "it" : "them")
             : "");
 }

@@ -14,10 +14,8 @@ std::string StatusTable(const v1::GetStatusResponse& status);
 std::string PauseText(const v1::GetStatusResponse& status);
 // A line about partial rollout in the newest of `steps`; empty without it.
 std::string NewestStepText(const v1::ListStepsResponse& steps);
-// What recoveries have undone and nobody has made again: `undone` are the undone steps after the
-// newest finished one. Empty: nothing.
-std::string NotMadeAgainText(const v1::GetStatusResponse& status,
-                             const v1::ListStepsResponse& undone);
+// Which steps were lost and are not made again yet (GetStatusResponse.last_lost_step). Empty: none.
+std::string NotMadeAgainText(const v1::GetStatusResponse& status);
 // Adds a table about partial rollout or, without it, a line about the savings that a cap would
 // bring. Steps that were undone (ListStepsRequest.undone) get a table of their own.
 std::string StepsTable(const v1::ListStepsResponse& steps);

@@ -2,30 +2,12 @@
 
 #include "common/base/status.h"
 #include "controller/cli/print_tables.h"
+#include "controller/cli/unsaved_steps.h"
 #include "controller/store/sqlite/run_reader.h"
+#include "controller/wire/record_codec.h"
 #include "tandem/v1/controller.pb.h"
 
 namespace tandem {
-namespace {
-
-v1::StepRecord ToProto(const StepRecord& record) {
-  v1::StepRecord proto;
-  proto.set_step(record.step);
-  proto.set_version(record.version);
-  proto.mutable_metrics()->insert(record.metrics.begin(), record.metrics.end());
-  for (const PhaseTime& phase : record.phases) {
-    v1::PhaseTime* const out = proto.add_phases();
-    out->set_phase(phase.phase);
-    out->set_seconds(phase.seconds);
-    out->set_peak_bytes(phase.peak_bytes);
-  }
-  proto.set_finished_at(record.finished_at);
-  proto.set_undone_by(record.undone_by);
-  return proto;
-}
-
-}  // namespace
-
 absl::Status StepsOfRun(const std::string& run_dir,
                         const StepsOptions& options,
                         std::ostream& out) {
@@ -37,7 +19,15 @@ absl::Status StepsOfRun(const std::string& run_dir,
                                               .workers = false}));
   v1::ListStepsResponse all;
   for (const StepRecord& step : steps) *all.add_steps() = ToProto(step);
-  out << (options.json ? ToJsonText(all) : StepsText(all, options.undone));
+  if (options.json) {
+    out << ToJsonText(all);
+    return absl::OkStatus();
+  }
+  out << StepsText(all, options.undone);
+  if (options.undone || steps.empty()) return absl::OkStatus();
+  const std::string unsaved =
+      UnsavedStepsText(run_dir, *records, steps.front().step, steps.back().step);
+  if (!unsaved.empty()) out << unsaved << "\n";
   return absl::OkStatus();
 }
 

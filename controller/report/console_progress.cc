@@ -135,11 +135,8 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary, const RunFigures& figu
                                   : "failed: " + summary.error;
   // A run that ends before it has loaded its checkpoint has not run any step.
   const int64_t steps = std::max(summary.steps, info_.first_step);
-  const int64_t here = steps - info_.first_step;
-  text +=
-      fmt::format(" after {} steps{} in {}\n", steps,
-                  info_.first_step > 0 ? fmt::format(", {} of them since the resume", here) : "",
-                  FormatSeconds(summary.seconds));
+  text += fmt::format(" after {} steps{}\n", steps,
+                      TimeOfSteps(steps, info_.first_step, summary.seconds));
   if (!summary.report.empty()) text += "report      " + summary.report + "\n";
   if (figures.steps > 0) {
     text += fmt::format("samples     {}/run.db, {}/samples\n", info_.run_dir, info_.run_dir);

@@ -200,20 +200,21 @@ std::string ValidationTable(const std::vector<EvaluationRecord>& evaluations) {
   return html + "</table>";
 }
 
-std::string Outcome(const RunSummary& summary, int64_t total_steps) {
+std::string Outcome(const RunSummary& summary, int64_t total_steps, int64_t first_step) {
   const std::string end =
       summary.completed ? "completed"
       : summary.error.empty()
           ? "stopped"
           : "<span class=\"error\">failed: " + EscapeHtml(summary.error) + "</span>";
-  return fmt::format("{} after {} of {} steps in {}, {} worker restart(s)", end, summary.steps,
-                     total_steps, FormatSeconds(summary.seconds), summary.restarts);
+  return fmt::format("{} after {} of {} steps{}, {} worker restart(s)", end, summary.steps,
+                     total_steps, TimeOfSteps(summary.steps, first_step, summary.seconds),
+                     summary.restarts);
 }
 
 std::string Facts(const ReportInput& input) {
   const std::string outcome =
       input.summary
-          ? Outcome(*input.summary, input.info.total_steps)
+          ? Outcome(*input.summary, input.info.total_steps, input.info.first_step)
           : fmt::format("{} of {} steps are recorded; how the run ended is not in its records",
                         input.figures.last_step, input.info.total_steps);
   return fmt::format(
@@ -235,6 +236,7 @@ std::string HtmlReport(const ReportInput& input) {
           "</p>";
   html += "<p>" + EscapeHtml(ResentText(input.figures)) + "</p>";
   html += "<p>" + EscapeHtml(UndoneText(input.figures)) + "</p>";
+  html += "<p>" + EscapeHtml(input.note) + "</p>";
   html += SvgLines("response length, tokens", {StepSeries(input, "mean", kResponseLengthMean),
                                                StepSeries(input, "p99", kResponseLengthP99)});
   html += SvgLines("entropy and KL to the sampling policy",

@@ -35,6 +35,7 @@ struct ReportInput {
   RunFigures figures;
   std::vector<SampleRecord> first_samples;  // some samples of the first step
   std::vector<SampleRecord> last_samples;   // some samples of the last step
+  std::string note;                         // a sentence about the steps; may be empty
 };
 
 // A self-contained HTML page. Texts of prompts, responses, configuration and errors are escaped.

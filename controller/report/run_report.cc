@@ -36,8 +36,9 @@ absl::StatusOr<RunFigures> GatherFigures(RunRecords& records) {
 absl::StatusOr<std::string> MakeRunReport(RunRecords& records,
                                           const RunInfo& info,
                                           const std::optional<RunSummary>& summary,
-                                          const RunFigures& figures) {
-  ReportInput report{.info = info, .summary = summary, .figures = figures};
+                                          const RunFigures& figures,
+                                          const std::string& note) {
+  ReportInput report{.info = info, .summary = summary, .figures = figures, .note = note};
   if (figures.steps > 0) {
     TANDEM_ASSIGN_OR_RETURN(report.first_samples, SamplesForReport(records, figures.first_step));
     TANDEM_ASSIGN_OR_RETURN(report.last_samples, SamplesForReport(records, figures.last_step));

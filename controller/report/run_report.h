@@ -16,10 +16,12 @@ namespace tandem {
 absl::StatusOr<RunFigures> GatherFigures(RunRecords& records);
 
 // HtmlReport with some samples of the first and the last step. `summary`: how the run ended;
-// nullopt: that is not known, as for who only has the records. Errors as RunRecords.
+// nullopt: that is not known, as for who only has the records. `note`: a sentence about the steps,
+// shown below the rewards; may be empty. Errors as RunRecords.
 absl::StatusOr<std::string> MakeRunReport(RunRecords& records,
                                           const RunInfo& info,
                                           const std::optional<RunSummary>& summary,
-                                          const RunFigures& figures);
+                                          const RunFigures& figures,
+                                          const std::string& note = "");
 
 }  // namespace tandem

@@ -128,6 +128,13 @@ std::string ResentText(const RunFigures& figures) {
                      named < all ? fmt::format(", {} later", all - named) : "");
 }
 
+std::string TimeOfSteps(int64_t steps, int64_t first_step, double seconds) {
+  if (first_step == 0) return " in " + FormatSeconds(seconds);
+  // A run that ends before it has loaded its checkpoint has not run any step.
+  return fmt::format(": the {} since the resume took {}", std::max<int64_t>(0, steps - first_step),
+                     FormatSeconds(seconds));
+}
+
 std::string UndoneText(const RunFigures& figures) {
   if (figures.undone_steps == 0) return "";
   std::vector<std::string> which;

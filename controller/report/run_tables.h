@@ -29,6 +29,10 @@ std::string EvaluationText(const std::vector<EvaluationRecord>& evaluations, dou
 // there were none.
 std::string ResentText(const RunFigures& figures);
 
+// How long it took, for after "N steps": " in 20.0 s" or, where a run was resumed after
+// `first_step` and nobody counted the time before, ": the 2 since the resume took 20.0 s".
+std::string TimeOfSteps(int64_t steps, int64_t first_step, double seconds);
+
 // "2 steps were undone by recoveries and made again: 3 and 4 (generation 5)", or what of them was
 // not made again; empty if there were none.
 std::string UndoneText(const RunFigures& figures);

@@ -171,6 +171,7 @@ RunControl::Snapshot RunControl::snapshot() const {
   const MutexLock lock(state_mutex_);
   return {.state = CurrentState(),
           .finished_steps = finished_steps_,
+          .made_steps = made_steps_,
           .total_steps = total_steps_,
           .version = version_,
           .error = error_,
@@ -219,7 +220,7 @@ std::optional<RunControl::Next> RunControl::WaitForNextOrJob(int64_t* jobs_left,
 void RunControl::OnStarted(int64_t finished_steps, int64_t version) {
   const MutexLock lock(state_mutex_);
   started_ = true;
-  finished_steps_ = finished_steps;
+  finished_steps_ = made_steps_ = finished_steps;
   version_ = version;
   changed_.NotifyAll();
 }
@@ -234,10 +235,12 @@ void RunControl::Shorten(int64_t steps) {
   changed_.NotifyAll();
 }
 
-void RunControl::OnStepDone(int64_t finished_steps, int64_t version) {
+void RunControl::OnStepDone(int64_t steps, int64_t version, StepStage stage) {
   const MutexLock lock(state_mutex_);
-  finished_steps_ = finished_steps;
+  made_steps_ = steps;
   version_ = version;
+  if (stage == StepStage::kMade) return;
+  finished_steps_ = steps;
   UpdateOperations();
   changed_.NotifyAll();
 }

@@ -32,6 +32,7 @@ struct OperationStatus {
 };
 
 enum class StartMode { kTrain, kPaused };
+enum class StepStage { kMade, kFinished };
 
 // Calls whose answers are remembered, so that repeating one changes nothing; the oldest are
 // forgotten first, operations only once they are done.
@@ -72,8 +73,9 @@ class RunControl {
   struct Snapshot {
     RunState state = RunState::kStarting;
     int64_t finished_steps = 0;
+    int64_t made_steps = 0;  // one more than finished while that one is saved or validated
     int64_t total_steps = 0;
-    int64_t version = 0;  // weight version after the finished steps
+    int64_t version = 0;  // weight version after the made steps
     std::string error;
     bool stopping = false;  // the run is to end after the current step, or now
     bool ended = false;     // by OnEnded
@@ -96,8 +98,10 @@ class RunControl {
   // Ends the run after `steps` steps, if that is fewer than so far. Operations are shortened as
   // well.
   void Shorten(int64_t steps);
-  // Called after a step, and after a recovery, which may have gone back to an earlier step.
-  void OnStepDone(int64_t finished_steps, int64_t version);
+  // Called after a step, and after a recovery, which may have gone back to an earlier step. kMade:
+  // the step is recorded, and its checkpoint and validation follow; for operations and a stop it is
+  // not finished yet.
+  void OnStepDone(int64_t steps, int64_t version, StepStage stage = StepStage::kFinished);
   void OnEnded(const absl::Status& status);
 
  private:
@@ -134,6 +138,7 @@ class RunControl {
   bool stop_now_ ABSL_GUARDED_BY(state_mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(state_mutex_) = false;
   int64_t finished_steps_ ABSL_GUARDED_BY(state_mutex_) = 0;
+  int64_t made_steps_ ABSL_GUARDED_BY(state_mutex_) = 0;
   int64_t version_ ABSL_GUARDED_BY(state_mutex_) = 0;
   int64_t target_ ABSL_GUARDED_BY(state_mutex_) = 0;  // train up to this step
   std::string error_ ABSL_GUARDED_BY(state_mutex_);

@@ -71,7 +71,10 @@ absl::Status TrainLoop::Train() {
     const RunPosition before = position_;
     absl::Status status;
     if (!validation_.Due()) status = TimedStep(position_.finished_steps + 1);
-    if (status.ok()) status = AfterStep();
+    if (status.ok()) {
+      control_.OnStepDone(position_.finished_steps, position_.version, StepStage::kMade);
+      status = AfterStep();
+    }
     if (!status.ok()) {
       const absl::Status recovered = RecoverFrom(std::move(status), before);
       if (Stopped(recovered)) return absl::OkStatus();

@@ -16,6 +16,7 @@
 #include "common/config/check.h"
 #include "common/config/loaded_config.h"
 #include "common/formats/hf_checkpoint.h"
+#include "common/net/start_checks.h"
 #include "common/process/directory_lock.h"
 #include "common/process/files/private_files.h"
 #include "common/process/pause_detector.h"
@@ -58,6 +59,21 @@ int DryRun(const Flags& flags) {
   return Fail(FailedAt::kInputs, absl::NotFoundError(command[0] + ": " + std::strerror(errno)));
 }
 
+// What a launch and a dry run refuse for the keys of cluster alone.
+absl::Status CheckCluster(const v1::Cluster& cluster) {
+  if (cluster.listen().ends_with(":0")) {
+    return InvalidArgument(
+        "cluster.listen={}: the launcher must tell the workers the controller's port, so name one, "
+        "or leave the key out for a socket in the run directory; port 0 is for a controller "
+        "started by hand",
+        cluster.listen());
+  }
+  const v1::Tls& tls = cluster.tls();
+  return CheckStartPlace({.run_dir = cluster.run_dir(),
+                          .listen = cluster.listen(),
+                          .security = {.cert = tls.cert(), .key = tls.key(), .ca = tls.ca()}});
+}
+
 int Launch(const Flags& flags) {
   auto loaded = LoadConfig(flags.config, flags.overrides);
   if (!loaded.ok()) return Fail(FailedAt::kConfig, loaded.status());
@@ -72,14 +88,9 @@ int Launch(const Flags& flags) {
   // A model that no worker can run is refused before anything is started for it.
   const auto model = CheckModel(config.model().path(), config.rollout().max_model_len());
   if (!model.ok()) return Fail(FailedAt::kInputs, model.status());
+  const absl::Status place = CheckCluster(config.cluster());
+  if (!place.ok()) return Fail(FailedAt::kConfig, place);
   if (flags.dry_run) return DryRun(flags);
-  if (config.cluster().listen().ends_with(":0")) {
-    return Fail(FailedAt::kConfig,
-                InvalidArgument("cluster.listen={}: the launcher must tell the workers the "
-                                "controller's port, so name one, or leave the key out for a socket "
-                                "in the run directory; port 0 is for a controller started by hand",
-                                config.cluster().listen()));
-  }
   const std::string run_dir = config.cluster().run_dir();
   absl::Status folders = MakePrivateFolder(run_dir);
   if (folders.ok()) folders = MakeFolder(run_dir + "/logs");

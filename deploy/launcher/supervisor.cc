@@ -161,7 +161,9 @@ Actions Supervisor::OnStopRequest(int signal, Instant now) {
         &actions);
     KillAll(&actions);
   } else {
-    Say("Saving a checkpoint before stopping; press Ctrl-C again to quit without saving.",
+    Say("Stopping; finished steps that no checkpoint has are saved first. Press Ctrl-C again to "
+        "quit "
+        "without saving.",
         &actions);
     GiveUp(128 + signal, "Stopped", now, &actions);
     if (state_ == State::kStoppingController) kill_at_ = now + options_.stop_grace;

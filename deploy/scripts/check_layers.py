@@ -75,8 +75,9 @@ ALLOWED = {
     "controller/run": BASE + ["common/config", "common/lora", "common/model_spec", "common/formats",
                               "controller/algorithm", "controller/data", "controller/generation",
                               "controller/partial_rollout", "controller/step", "controller/store", "controller/workers"],
+    "controller/wire": BASE + ["common/net", "controller/store"],
     "controller/api": BASE + ["common/net", "controller/rollouts", "controller/run", "controller/step",
-                              "controller/store", "controller/workers"],
+                              "controller/store", "controller/wire", "controller/workers"],
     # Chooses the parts of a run, and so knows every kind of each.
     "controller/assembly": SHARED + ["common/device"] + CONTROLLER,
     # The entry point: flags, signals, exit code.
@@ -85,7 +86,7 @@ ALLOWED = {
     # tandemctl is a client of the API and of files: nothing of what runs. It prints the manifest of a model, and
     # plans for the device of this host.
     "controller/cli": SHARED + ["common/device", "common/weights", "controller/algorithm", "controller/data", "controller/plan",
-                                       "controller/report", "controller/reward", "controller/store"],
+                                       "controller/report", "controller/reward", "controller/store", "controller/wire"],
     # The rooms of a trainer worker.
     "trainer_worker/losses": BASE + ["common/comm", "common/rollout_correction"],
     "trainer_worker/shard": BASE + ["common/comm", "common/device", "common/formats", "common/memory",
@@ -112,7 +113,7 @@ ALLOWED = {
     "rollout_worker": SHARED + COMPUTE + ROLLOUT,
     # Runs the code of both workers side by side to compare them; nobody includes it.
     "parity": SHARED + COMPUTE + ["trainer_worker", "rollout_worker"] + TRAINER + ROLLOUT,
-    "deploy/launcher": BASE + ["common/config", "common/formats", "controller/algorithm", "controller/reward"],
+    "deploy/launcher": BASE + ["common/config", "common/formats", "common/net", "controller/algorithm", "controller/reward"],
     "deploy/thread_sanitizer": [],
 }
 # Inside of a room: which of its folders a folder may include, besides itself. A room whose folder is not a key here
@@ -178,6 +179,7 @@ PURPOSE = {
     "controller/step": "one step's batch and its phases, one file each",
     "controller/generation": "how the samples of a step are generated: whole, in rounds, in the background",
     "controller/run": "the train loop, recovery, checkpoints, evaluation, pause and stop",
+    "controller/wire": "the records of a run as messages of the users' API",
     "controller/api": "gRPC services for users and for workers",
     "controller/assembly": "reads the inputs, chooses the parts of a run, connects them",
     "controller": "`main.cc`: flags, signals, exit code",
@@ -198,7 +200,7 @@ PURPOSE = {
 }
 # Generated protobuf and gRPC: these folders, and files that adapt a service, a client or a stream,
 # or turn the controller's reply into a worker's options.
-PROTO_FOLDERS = {"common/config", "common/net", "deploy/thread_sanitizer"}
+PROTO_FOLDERS = {"common/config", "common/net", "controller/wire", "deploy/thread_sanitizer"}
 PROTO_FILE = re.compile(r"(_service|_clients?|_stream|^worker_options)\.(h|cc)$")
 TORCH_FOLDERS = {"trainer_worker/losses"}
 # What is made for one kind of device is seen by the factory, and by what is made for the same kind.

@@ -78,6 +78,15 @@ def note(text):
             file.write(text + "\n")
 
 
+def unknown_options(arguments):
+    """Those of the arguments that ctest does not have: it passes over them in silence and runs every test."""
+    text = subprocess.run(["ctest", "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    known = set(re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", text))
+    options = [argument.split("=")[0] for argument in arguments if re.match("--?[A-Za-z]", argument)]
+    # As make does, ctest takes a number of jobs in the same word.
+    return [option for option in options if option not in known and not re.fullmatch(r"-j\d+", option)]
+
+
 def tests_of(build, arguments):
     """The tests that ctest would run, as its JSON has them; raises where it cannot say."""
     done = subprocess.run(["ctest", "--test-dir", str(build), *arguments, "--show-only=json-v1"],
@@ -323,6 +332,10 @@ def main():
     parser.add_argument("ctest", nargs="*")
     args = parser.parse_args()
     args.build = args.build.resolve()
+    unknown = unknown_options(args.ctest)
+    if unknown:
+        say(f"failed: ctest has no option {', '.join(unknown)}; ctest --help lists those that it has, such as -R NAME")
+        return 64
     if any(argument.split("=")[0] in SHOWS for argument in args.ctest):
         return subprocess.run(["ctest", "--test-dir", str(args.build), *args.ctest],
                               check=False).returncode

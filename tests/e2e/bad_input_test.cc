@@ -1,11 +1,13 @@
 // Configs and data that cannot work: refused by name before anything trains, and no process is
 // left.
+#include <filesystem>
 #include <fstream>
 
 #include <arpa/inet.h>
 #include <catch2/catch.hpp>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/e2e/recovery.h"
@@ -13,6 +15,8 @@
 
 namespace tandem::testing {
 namespace {
+
+namespace fs = std::filesystem;
 
 // What the launcher said; requires `code` and that nobody is left.
 std::string RefusedInput(ClusterRig& rig, int code = 64) {
@@ -143,6 +147,41 @@ TEST_CASE("a run directory that cannot be made is named") {
     RequireSaid(rig.Log("launcher"), {"cluster.run_dir: cannot make the folder " + culprit + ":"});
     REQUIRE(rig.Launch({"--dry-run", "--set", "cluster.run_dir=" + run_dir}).Wait() == 74);
   }
+}
+
+TEST_CASE("what a start refuses in cluster is refused by a dry run in the same words") {
+  ClusterRig rig;
+  const std::string shared = (rig.dir() / "shared").string();
+  const std::string nope = (rig.dir() / "nope").string();
+  const std::string pem = (rig.dir() / "text.pem").string();
+  fs::create_directory(shared);
+  chmod(shared.c_str(), 01777);
+  std::ofstream(pem) << "no PEM\n";
+  struct Case {
+    std::vector<std::string> overrides;
+    int code;
+    std::vector<std::string> said;
+  };
+  for (const Case& c : std::vector<Case>{
+           {{"cluster.run_dir=" + shared},
+            74,
+            {"cluster.run_dir: " + shared, "users of this host"}},
+           {{"cluster.listen=127.0.0.1:0"}, 64, {"cluster.listen=127.0.0.1:0: the launcher must"}},
+           {{"cluster.listen=unix:" + nope + "/x"}, 64, {"the folder " + nope + " does not exist"}},
+           {{"cluster.tls.cert=" + pem, "cluster.tls.key=" + pem, "cluster.tls.ca=" + pem},
+            64,
+            {"cluster.tls.cert or --tls-cert, " + pem + ": there is no PEM certificate in it"}}}) {
+    std::vector<std::string> dry = c.overrides;
+    dry.push_back("--dry-run");
+    for (const std::vector<std::string>& flags : {c.overrides, dry}) {
+      REQUIRE(rig.Launch(flags).Wait() == c.code);
+      RequireSaid(rig.Log("launcher"), c.said);
+    }
+  }
+  REQUIRE(rig.Log("controller") == "");
+  REQUIRE_FALSE(fs::exists(nope));
+  REQUIRE(rig.StartController({"--listen", "unix:" + nope + "/x"}).Wait() == 64);
+  REQUIRE_FALSE(fs::exists(nope));
 }
 
 TEST_CASE("a dry run of what does not fit into memory says so and ends as tandemctl plan does") {

@@ -102,7 +102,11 @@ TEST_CASE("what a user asks wrongly is refused and the run lives on") {
   ClusterRig rig;
   rig.Launch({"--start-paused"});
   rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
-  REQUIRE(rig.Ctl({"run", "-1"}).code != 0);
+  for (const char* steps : {"0", "-1", "x"}) {
+    const auto refused = rig.Ctl({"run", steps});
+    REQUIRE(refused.code == 64);
+    REQUIRE(Has(refused.output, "give 1 or more"));
+  }
   REQUIRE(rig.Ctl({"generate", "", "--raw"}).code == 1);
   REQUIRE(rig.Ctl({"check", "--hf", "/no/such/model"}).code == 1);
   const auto nonsense = rig.Ctl({"nonsense"});

@@ -102,7 +102,7 @@ TEST_CASE("A run on a loopback port answers to its token alone, and tandemctl fi
   const auto elsewhere = rig.Ctl({"--token-file", (other.path() / "token").string(), "status"});
   REQUIRE(elsewhere.code == 1);
   REQUIRE(elsewhere.output.find(rig.token.token_file) != std::string::npos);
-  const auto ran = rig.Ctl({"run", "0"});
+  const auto ran = rig.Ctl({"run"});
   INFO(ran.output << rig.Log("launcher") << rig.Log("controller"));
   REQUIRE(ran.code == 0);
   REQUIRE(rig.Ctl({"stop"}).code == 0);
@@ -126,7 +126,7 @@ TEST_CASE("A controller that is killed makes a new token, which its workers take
     return now.ok() && *now != before;
   });
   rig.AwaitPaused(launcher);
-  REQUIRE(rig.Ctl({"run", "0"}).code == 0);
+  REQUIRE(rig.Ctl({"run"}).code == 0);
   REQUIRE(rig.Ctl({"stop"}).code == 0);
   REQUIRE(launcher.Wait() == 0);
   REQUIRE(rig.Log("trainer").find("Registered again") != std::string::npos);
@@ -156,7 +156,7 @@ TEST_CASE("A second worker of a rank is refused, and the first trains on") {
   const std::string said = FileText(rig.dir() / "second.log");
   INFO(said);
   REQUIRE(said.find("rollout 0 is held by process ") != std::string::npos);
-  REQUIRE(rig.Ctl({"run", "0"}).code == 0);
+  REQUIRE(rig.Ctl({"run"}).code == 0);
   REQUIRE(rig.Status()->restarts() == 0);
   REQUIRE(WritableByOthers(rig.run_dir()).empty());
   REQUIRE(rig.Ctl({"stop"}).code == 0);

@@ -91,7 +91,7 @@ TEST_CASE("a run over mutual TLS finishes: users read it, operators drive it") {
     REQUIRE(refused.code == 1);
     REQUIRE(refused.output.find("TandemService/Stop needs the role operator") != std::string::npos);
   }
-  const ClusterRig::CtlResult ran = as(rig.driver, {"run", "0"});
+  const ClusterRig::CtlResult ran = as(rig.driver, {"run"});
   INFO(ran.output << rig.Log("launcher") << rig.Log("controller"));
   REQUIRE(ran.code == 0);
   REQUIRE(as(rig.driver, {"stop"}).code == 0);

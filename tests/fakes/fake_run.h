@@ -113,8 +113,13 @@ class MemoryRunStore : public RunStore {
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<StepRecord>> ListSteps(const StepQuery& query) override {
-    if (query.undone) return undone;
     std::vector<StepRecord> list;
+    if (query.undone) {
+      for (const StepRecord& step : undone) {
+        if (step.step >= query.first_step) list.push_back(step);
+      }
+      return list;
+    }
     for (const auto& [number, step] : steps) list.push_back(step);
     return list;
   }

@@ -233,7 +233,15 @@ TEST_CASE("A controller that was replaced is not heard", "[trainer][service]") {
   v1::OptimizerStepResponse stepped;
   const absl::Status stale = job.Call(&v1::TrainerService::Stub::OptimizerStep, step, &stepped);
   REQUIRE(stale.code() == absl::StatusCode::kAborted);
-  REQUIRE(std::string(stale.message()).find("generation 1") != std::string::npos);
+  REQUIRE(std::string(stale.message())
+              .find("refuses a call of generation 1, which is over: it is in generation 2, the "
+                    "current one") != std::string::npos);
+  step.set_generation(3);
+  const absl::Status early = job.Call(&v1::TrainerService::Stub::OptimizerStep, step, &stepped);
+  REQUIRE(early.code() == absl::StatusCode::kAborted);
+  REQUIRE(std::string(early.message())
+              .find("of generation 3, the current one: it is still in generation 2") !=
+          std::string::npos);
   // The state of the newer generation is untouched.
   v1::TrainerStatusResponse status;
   REQUIRE(job.Call(&v1::TrainerService::Stub::GetStatus, {}, &status).ok());

@@ -25,6 +25,15 @@ namespace {
 
 namespace tls = grpc::experimental;
 
+// An error about the file that `key` of cluster.tls names.
+absl::Status OfFile(const std::string& key, const std::string& path, const absl::Status& status) {
+  if (status.ok()) return status;
+  return MakeStatus(status.code(),
+                    "cluster.tls.{} or --tls-{}, {}: {}; docs/guides/security.md says what it must "
+                    "hold and how it is made",
+                    key, key, path, std::string(status.message()));
+}
+
 absl::StatusOr<std::string> ReadPem(const std::string& key, const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
@@ -40,10 +49,10 @@ absl::Status CheckFiles(const RpcSecurity& security, absl::Time now) {
   TANDEM_ASSIGN_OR_RETURN(const std::string cert, ReadPem("cert", security.cert));
   TANDEM_ASSIGN_OR_RETURN(const std::string key, ReadPem("key", security.key));
   TANDEM_ASSIGN_OR_RETURN(const std::string ca, ReadPem("ca", security.ca));
-  TANDEM_RETURN_IF_ERROR(Annotate(CheckCertificate(cert, now), security.cert));
+  TANDEM_RETURN_IF_ERROR(OfFile("cert", security.cert, CheckCertificate(cert, now)));
   TANDEM_RETURN_IF_ERROR(
-      Annotate(CheckKey(key, cert), fmt::format("{}, with {}", security.key, security.cert)));
-  return Annotate(CheckAuthorities(ca, now), security.ca);
+      OfFile("key", fmt::format("{}, with {}", security.key, security.cert), CheckKey(key, cert)));
+  return OfFile("ca", security.ca, CheckAuthorities(ca, now));
 }
 
 // Finds at the start what would otherwise only make connections fail.
@@ -78,18 +87,24 @@ absl::StatusOr<std::shared_ptr<tls::FileWatcherCertificateProvider>> WatchFiles(
 
 }  // namespace
 
+absl::Status CheckTlsFiles(const RpcSecurity& security, Clock& clock) {
+  if (!security.enabled()) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(AwaitUsableFiles(security, clock));
+  return ServedProject(security).status();
+}
+
 absl::StatusOr<std::string> ServedProject(const RpcSecurity& security) {
   if (security.cert.empty()) return "";
   TANDEM_ASSIGN_OR_RETURN(const std::string pem, ReadPem("cert", security.cert));
   const auto uris = CertificateUris(pem);
-  if (!uris.ok()) return Annotate(uris.status(), security.cert);
+  if (!uris.ok()) return OfFile("cert", security.cert, uris.status());
   const auto identities = ParseIdentities(*uris);
-  if (!identities.ok()) return Annotate(identities.status(), security.cert);
+  if (!identities.ok()) return OfFile("cert", security.cert, identities.status());
   std::set<std::string> projects;
   for (const CallerIdentity& identity : *identities) projects.insert(identity.project);
   if (projects.size() == 1) return *projects.begin();
   return InvalidArgument(
-      "{} names {}: a server's certificate needs a subjectAltName "
+      "cluster.tls.cert, {}, names {}: a server's certificate needs a subjectAltName "
       "URI:spiffe://tandem/PROJECT/ROLE, and all of one project (docs/guides/security.md)",
       security.cert,
       projects.empty() ? std::string("no role")

@@ -26,6 +26,11 @@ inline constexpr absl::Duration kTlsRefresh = absl::Seconds(1);
 // while they are replaced may find a certificate without its key.
 inline constexpr absl::Duration kTlsReplacement = absl::Seconds(5);
 
+// Checks the files as their first use in a process does, so that a program can refuse them before
+// it starts anything. OK without TLS. Errors as of MakeTlsServerCredentials; each names the key of
+// the configuration, the file, and where to read what it must hold.
+absl::Status CheckTlsFiles(const RpcSecurity& security, Clock& clock = RealClock());
+
 // The project whose callers a server with these files answers: the one that its own certificate
 // names; "" without TLS. Errors as of MakeTlsServerCredentials.
 absl::StatusOr<std::string> ServedProject(const RpcSecurity& security);

@@ -82,7 +82,8 @@ absl::Status CannotClose(const std::string& path, const Folder& folder) {
                     path, folder.info.st_mode & 07777);
 }
 
-absl::Status CheckPrivate(const std::string& path, const Folder& folder) {
+// Refuses a folder that no change of its mode makes private; changes nothing.
+absl::Status RefuseSharedFolder(const std::string& path, const Folder& folder) {
   if (folder.open_to(S_ISVTX) && folder.open_to(kOthersWrite)) {
     return MakeStatus(absl::StatusCode::kPermissionDenied,
                       "{} is a folder that users of this host share (mode {:04o}): choose a folder "
@@ -95,6 +96,12 @@ absl::Status CheckPrivate(const std::string& path, const Folder& folder) {
                       "there: choose another folder",
                       path, folder.info.st_uid);
   }
+  return !folder.ours() && folder.open_to(kOthersWrite) ? WritableByOthers(path, folder)
+                                                        : absl::OkStatus();
+}
+
+absl::Status ClosePrivate(const std::string& path, const Folder& folder) {
+  TANDEM_RETURN_IF_ERROR(RefuseSharedFolder(path, folder));
   if (!folder.open_to(kOthers)) return absl::OkStatus();
   if (folder.ours() && folder.Close(kOthers)) {
     LogInfo("{} was open to other users (mode {:04o}): closed it, now {:04o}", path,
@@ -115,7 +122,14 @@ void KeepOthersFromWriting() { umask(umask(0777) | kOthersWrite); }
 absl::Status MakePrivateFolder(const std::string& path) {
   TANDEM_RETURN_IF_ERROR(MakeMissing(path));
   TANDEM_ASSIGN_OR_RETURN(const Folder folder, OpenFolder(path));
-  return CheckPrivate(path, folder);
+  return ClosePrivate(path, folder);
+}
+
+absl::Status CheckPrivateFolder(const std::string& path) {
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(path, unknown)) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const Folder folder, OpenFolder(path));
+  return RefuseSharedFolder(path, folder);
 }
 
 absl::Status MakeSocketFolder(const std::string& path) {
@@ -126,6 +140,12 @@ absl::Status MakeSocketFolder(const std::string& path) {
   LogInfo("other users could write in {} (mode {:04o}): took that right away", path,
           folder.info.st_mode & 07777);
   return absl::OkStatus();
+}
+
+absl::Status CheckSocketFolder(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const Folder folder, OpenFolder(path));
+  const bool stays_open = folder.open_to(kOthersWrite) && !folder.open_to(S_ISVTX);
+  return stays_open && !folder.ours() ? WritableByOthers(path, folder) : absl::OkStatus();
 }
 
 absl::Status WritePrivateFile(const std::string& path, const std::string& text) {

@@ -19,12 +19,20 @@ void KeepOthersFromWriting();
 // Otherwise as MakeFolder.
 absl::Status MakePrivateFolder(const std::string& path);
 
+// Whether MakePrivateFolder would refuse the folder `path` for who owns it and who may write in it.
+// Changes nothing; OK where there is no folder. PermissionDenied as MakePrivateFolder.
+absl::Status CheckPrivateFolder(const std::string& path);
+
 // Makes the folder of a socket where it is missing, with mode 0700. One that exists may be read by
 // others, because a socket has a mode of its own; but others must not write in it, as they could
 // put a socket of their own there: they lose that right, with a line in the log. Where others write
 // but remove only files of their own, as in /tmp, nothing is changed. PermissionDenied: others
 // can write in it, and it is not this user's to change.
 absl::Status MakeSocketFolder(const std::string& path);
+
+// Whether MakeSocketFolder would refuse the folder `path`, which must exist. Changes nothing.
+// NotFound: there is none; PermissionDenied as MakeSocketFolder.
+absl::Status CheckSocketFolder(const std::string& path);
 
 // Writes `text` as `path` with mode 0600 in one step: a reader sees the old text or the new one,
 // and a link at `path` is replaced, not followed. Errors by IoErrorCode.

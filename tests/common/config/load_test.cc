@@ -160,7 +160,10 @@ TEST_CASE("wrong types, ranges and choices are refused") {
       "exponent, such as 0.5 or 1e-6");
   REQUIRE(ErrorOf("rollout.n: 0\n") == "FILE:1: rollout.n: 0 is out of range: at least 1");
   REQUIRE(ErrorOf("rollout.sleep_level: 3\n") ==
-          "FILE:1: rollout.sleep_level: 3 is out of range: at most 2");
+          "FILE:1: rollout.sleep_level: 3 is out of range: from 1 to 2");
+  REQUIRE(ErrorOf("", {"trainer.total_training_steps=99999999999999999999"})
+              .find("--set: trainer.total_training_steps: 99999999999999999999 is out of range: "
+                    "from ") == 0);
   REQUIRE(ErrorOf("actor.loss_agg_mode: mean\n") ==
           "FILE:1: actor.loss_agg_mode: \"mean\" is not one of: token-mean, token-sum, "
           "seq-mean-token-sum, seq-mean-token-mean, seq-mean-token-sum-norm");

@@ -254,6 +254,7 @@ TEST_CASE("The trainer client carries results, codes and who failed", "[services
 TEST_CASE("TandemService drives a run over the API", "[services]") {
   testing::FakeRun run(1);
   run.validation = {{.data_row = 0, .tokens = {5}, .data_source = "fake"}};
+  run.store.undone = {{.step = 1, .undone_by = 1}, {.step = 2, .undone_by = 1}};
   const ServedRun served(run);
   using Stub = v1::TandemService::Stub;
   const auto stub = v1::TandemService::NewStub(*MakeChannel(served.address));
@@ -277,6 +278,8 @@ TEST_CASE("TandemService drives a run over the API", "[services]") {
   REQUIRE(status.state() == "paused");
   REQUIRE(status.step() == 1);
   REQUIRE(status.version() == 1);
+  REQUIRE(status.made_step() == 1);
+  REQUIRE(status.last_lost_step() == 2);  // step 1 is made again
   REQUIRE(status.workers_size() == 2);
   REQUIRE(status.workers(0).state() == "registered");
 

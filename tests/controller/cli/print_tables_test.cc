@@ -39,17 +39,19 @@ TEST_CASE("The status tells which steps a recovery has lost, until they are made
   v1::GetStatusResponse status;
   status.set_state("paused");
   status.set_step(2);
-  v1::ListStepsResponse undone;
-  REQUIRE(NotMadeAgainText(status, undone).empty());
-  for (const int64_t step : {2, 3, 4}) undone.add_steps()->set_step(step);
-  REQUIRE(Has(NotMadeAgainText(status, undone), "undone: steps 3 to 4 were lost in a recovery"));
-  REQUIRE(Has(NotMadeAgainText(status, undone), "; tandemctl run 2 makes them again\n"));
+  REQUIRE(NotMadeAgainText(status).empty());
+  status.set_last_lost_step(4);
+  REQUIRE(Has(NotMadeAgainText(status), "undone: steps 3 to 4 were lost in a recovery"));
+  REQUIRE(Has(NotMadeAgainText(status), "; tandemctl run 2 makes them again\n"));
   status.set_state("running");
-  REQUIRE_FALSE(Has(NotMadeAgainText(status, undone), "tandemctl run"));
+  REQUIRE_FALSE(Has(NotMadeAgainText(status), "tandemctl run"));
   status.set_step(3);
-  REQUIRE(Has(NotMadeAgainText(status, undone), "undone: step 4 was lost"));
+  REQUIRE(Has(NotMadeAgainText(status), "undone: step 4 was lost"));
+  status.set_made_step(4);  // is being saved
+  REQUIRE(NotMadeAgainText(status).empty());
+  REQUIRE(Has(StatusTable(status), "step 4/0 (made, being saved or validated)"));
   status.set_step(4);
-  REQUIRE(NotMadeAgainText(status, undone).empty());
+  REQUIRE(NotMadeAgainText(status).empty());
 }
 
 TEST_CASE("SamplesTable and StepsTable show numbers and gaps", "[ctl][print]") {

@@ -24,6 +24,26 @@ TEST_CASE("RunControl trains to the end and ends", "[run_control]") {
   REQUIRE(control.snapshot().version == 2);
 }
 
+TEST_CASE("A step that is made shows while it is saved, and its operation is done after that",
+          "[run_control]") {
+  RunControl control(1, StartMode::kPaused);
+  control.OnStarted(0, 0);
+  const auto operation = control.Run("", 1);
+  REQUIRE(operation.ok());
+  control.OnStepDone(1, 1, StepStage::kMade);
+  REQUIRE(control.snapshot().made_steps == 1);
+  REQUIRE(control.snapshot().finished_steps == 0);
+  REQUIRE(control.snapshot().version == 1);
+  REQUIRE(control.snapshot().state == RunState::kRunning);
+  REQUIRE_FALSE(control.WaitOperation(operation->id, absl::ZeroDuration())->done);
+  control.OnStepDone(1, 1);
+  REQUIRE(control.snapshot().state == RunState::kFinished);
+  REQUIRE(control.WaitOperation(operation->id, absl::ZeroDuration())->done);
+  control.OnStepDone(2, 2, StepStage::kMade);
+  control.OnStepDone(0, 0);  // a recovery went back
+  REQUIRE(control.snapshot().made_steps == 0);
+}
+
 TEST_CASE("RunControl makes the steps that are asked for, once per request id", "[run_control]") {
   RunControl control(10, StartMode::kPaused);
   control.OnStarted(0, 0);

@@ -51,6 +51,19 @@ TEST_CASE("TrainLoop makes the calls of a step in the order of the design", "[tr
   REQUIRE(run.store.Advantages(1)[1] == Approx(0.5 / std::sqrt(1.0 / 3)).epsilon(1e-5));
 }
 
+TEST_CASE("A step is shown as made while its checkpoint is being saved", "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 1;
+  int64_t shown = -1;  // by the last write, of the checkpoint's time
+  run.store.on_write = [&] {
+    shown = run.control->snapshot().made_steps;
+    return absl::OkStatus();
+  };
+  REQUIRE(run.Run().ok());
+  REQUIRE(run.progress.phases.back() == "save");
+  REQUIRE(shown == 1);
+}
+
 TEST_CASE("TrainLoop advances the version with every mini-batch, compares the first",
           "[train_loop]") {
   testing::FakeRun run(2);

@@ -226,6 +226,13 @@ class VerdictTest(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertIn("Total Tests: 1", text)
 
+    def test_an_option_that_ctest_passes_over_is_refused_and_no_test_runs(self):
+        code, text, _ = self.verdict({"a": "true"}, "--", "--foo", "-R", "a", "-j4", "--test-dir=x")
+        self.assertEqual(code, 64)
+        self.assertIn("ctest has no option --foo;", text)
+        self.assertNotIn("Test #1", text)
+        self.assertEqual(self.verdict({"a": "true"}, "--", "-j2", "-L", "unit", "-N")[0], 0)
+
     def test_an_unknown_build_fails(self):
         done = subprocess.run([sys.executable, str(SCRIPT), "--build", str(self.folder / "none")],
                               capture_output=True, text=True, check=False)
