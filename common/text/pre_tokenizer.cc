@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
-#include "common/text/unicode/normalization.h"
+#include "common/text/unicode/properties.h"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,4 @@
-#include "controller/report/html_report.h"
+#include "controller/report/run_report.h"
 
 #include <cmath>
 
