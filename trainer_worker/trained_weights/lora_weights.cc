@@ -11,8 +11,8 @@
 #include "common/model_spec/row_ranges.h"
 #include "trainer_worker/shard/master_digests.h"
 #include "trainer_worker/trained_weights/adapter_files.h"
-#include "trainer_worker/trained_weights/lora_reference.h"
-#include "trainer_worker/weight_sync/reference_weights.h"
+#include "trainer_worker/trained_weights/lora_expected.h"
+#include "trainer_worker/weight_sync/expected_weights.h"
 
 namespace tandem {
 namespace {
@@ -219,7 +219,7 @@ absl::Status LoraTraining::Allocate(const ModelSpec& base, const ShardPlan* plan
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<ReferenceWeights>> LoraTraining::OpenReference(
+absl::StatusOr<std::unique_ptr<ExpectedWeights>> LoraTraining::OpenExpected(
     const std::string& directory) {
   const bool merged = smallest_update() == UpdateScope::kWhole;
   LoraCheckFiles files;
@@ -230,8 +230,8 @@ absl::StatusOr<std::unique_ptr<ReferenceWeights>> LoraTraining::OpenReference(
     return CheckpointWeights::Open(files.model, *rank_.spec, rank_.plan->layout().dtype(),
                                    rank_.compute.device, rank_.ledger);
   }
-  return LoraReferenceWeights::Open(options_.model_dir, *rank_.spec, lora_.get(), merged,
-                                    rank_.ledger, files.adapter);
+  return LoraExpectedWeights::Open(options_.model_dir, *rank_.spec, lora_.get(), merged,
+                                   rank_.ledger, files.adapter);
 }
 
 absl::Status LoraTraining::Load(const LoadRequest& request, Optimizer& optimizer) {

@@ -130,7 +130,7 @@ class LoraTraining : public TrainedWeights {
   WeightRows& exported() override { return *lora_; }
   absl::Status FreezeReference() override { return absl::OkStatus(); }
   GradientAccumulator& gradients() override { return *gradients_; }
-  absl::StatusOr<std::unique_ptr<ReferenceWeights>> OpenReference(
+  absl::StatusOr<std::unique_ptr<ExpectedWeights>> OpenExpected(
       const std::string& directory) override;
   absl::Status Load(const LoadRequest& request, Optimizer& optimizer) override;
   absl::StatusOr<int64_t> Save(SaveOptions options, const Optimizer& optimizer) override;
