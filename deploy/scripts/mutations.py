@@ -61,7 +61,7 @@ MUTATIONS = [
     ("lora: layers compute with the base", "trainer_worker/trained_weights/merged_lora.h",
      "policy() override { return *lora_; }", "policy() override { return lora_->base(); }", "lora_training_test"),
     ("lora: every rank merges the first rows of B", "trainer_worker/trained_weights/lora_weights.cc",
-     "plan_->mine(tensor).row + row;", "row;", "lora_training_test"),
+     "plan_->mine(tensor).row + row;\n  ops_->Merge", "row;\n  ops_->Merge", "lora_training_test"),
     ("lora: gradients of the layer before are left", "trainer_worker/trained_weights/adapter_gradients.cc",
      "weights_->device()->Zero(layer_->data(),", "if (layer == 0) weights_->device()->Zero(layer_->data(),",
      "lora_training_test"),
