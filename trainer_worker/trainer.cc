@@ -336,8 +336,8 @@ absl::StatusOr<CheckResult> Trainer::CheckWeights(const CheckCommand& command) {
       connected = made.status();
       if (made.ok()) link = *std::move(made);
     }
-    TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<ReferenceWeights> expected,
-                            session.weights().OpenReference(command.hf_checkpoint));
+    TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<ExpectedWeights> expected,
+                            session.weights().OpenExpected(command.hf_checkpoint));
     auto report = tandem::CheckWeights(session.decoder().layout(), *expected, link.reader);
     TANDEM_RETURN_IF_ERROR(connected);
     TANDEM_ASSIGN_OR_RETURN(result.weights, std::move(report));

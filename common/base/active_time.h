@@ -7,7 +7,7 @@ namespace tandem {
 
 // Where the clock is read often, a long gap between two readings means that the process was stopped
 // (SIGSTOP, a debugger, a suspended virtual machine). A gap longer than the limit is not counted,
-// so that no deadline passes while nobody could have met it. Not thread-safe.
+// because no work could have been done to meet a deadline in it. Not thread-safe.
 class ActiveTime {
  public:
   // From `now` on; InfiniteDuration, the default, counts everything.

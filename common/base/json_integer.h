@@ -1,4 +1,4 @@
-// Whole numbers of a JSON text that somebody else wrote.
+// Reads whole numbers from JSON that comes from outside.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ T IntegerOf(const Json& json) {
                                  &json);
 }
 
-// The same for a list of them.
+// A list of such numbers.
 template <typename T, typename Json>
 std::vector<T> IntegersOf(const Json& json) {
   if (!json.is_array()) throw Json::type_error::create(302, "must be a list of numbers", &json);

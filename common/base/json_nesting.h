@@ -1,5 +1,5 @@
 // Checked before a JSON text from outside is parsed: the parser itself takes any depth, but
-// what copies, prints, compares or destroys its values calls itself for each level.
+// the functions that copy, print, compare or destroy its values recurse once per level.
 #pragma once
 
 #include <string_view>
@@ -10,8 +10,8 @@ namespace tandem {
 
 inline constexpr int kMaxJsonNesting = 200;
 
-// InvalidArgument: lists and objects lie in each other more than kMaxJsonNesting levels deep. Says
-// nothing about whether the text is JSON.
+// InvalidArgument: lists and objects are nested more than kMaxJsonNesting levels deep. Does not
+// check whether the text is JSON.
 absl::Status CheckJsonNesting(std::string_view text);
 
 }  // namespace tandem

@@ -33,7 +33,7 @@ std::vector<ThreadProgress> CurrentProgress();
 // The calling thread is at `activity`, a string literal, of the part that its innermost WorkStep
 // names. Does nothing on a thread that has had no WorkStep, as NoteProgress does.
 void NoteActivity(const char* activity);
-// The calling thread goes on with what it is at: some bytes were moved, an answer came.
+// Notes that the work of the calling thread goes on: bytes were moved, or an answer arrived.
 void NoteProgress();
 
 // From its construction to its destruction the calling thread has work that must go on. May be

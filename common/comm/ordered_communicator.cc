@@ -32,7 +32,7 @@ OrderedCommunicator::Result OrderedCommunicator::Submit(Work work) {
   return last_;
 }
 
-absl::Status OrderedCommunicator::Run(const Work& work) { return work(Settled()); }
+absl::Status OrderedCommunicator::Run(const Work& work) { return work(AfterSubmitted()); }
 
 void OrderedCommunicator::Loop() {
   // A new thread inherits its creator's pinning, and the caller may be pinned to the core on which
@@ -44,7 +44,7 @@ void OrderedCommunicator::Loop() {
   }
 }
 
-Communicator& OrderedCommunicator::Settled() {
+Communicator& OrderedCommunicator::AfterSubmitted() {
   const OutsideWait wait;  // the thread of the collectives is watched itself
   if (last_.valid()) last_.wait();
   return *group_;
@@ -53,26 +53,26 @@ Communicator& OrderedCommunicator::Settled() {
 absl::Status OrderedCommunicator::AllGatherV(const void* mine,
                                              const std::vector<int64_t>& bytes_per_rank,
                                              void* all) {
-  return Settled().AllGatherV(mine, bytes_per_rank, all);
+  return AfterSubmitted().AllGatherV(mine, bytes_per_rank, all);
 }
 
 absl::Status OrderedCommunicator::ReduceScatterSums(const std::vector<ScatteredSum>& sums,
                                                     Accumulate accumulate) {
-  return Settled().ReduceScatterSums(sums, accumulate);
+  return AfterSubmitted().ReduceScatterSums(sums, accumulate);
 }
 
 absl::Status OrderedCommunicator::AllReduceSum(double* values, int64_t count) {
-  return Settled().AllReduceSum(values, count);
+  return AfterSubmitted().AllReduceSum(values, count);
 }
 
 absl::Status OrderedCommunicator::AllReduceSum(float* values, int64_t count) {
-  return Settled().AllReduceSum(values, count);
+  return AfterSubmitted().AllReduceSum(values, count);
 }
 
 absl::Status OrderedCommunicator::Broadcast(void* data, int64_t bytes, int root) {
-  return Settled().Broadcast(data, bytes, root);
+  return AfterSubmitted().Broadcast(data, bytes, root);
 }
 
-absl::Status OrderedCommunicator::Barrier() { return Settled().Barrier(); }
+absl::Status OrderedCommunicator::Barrier() { return AfterSubmitted().Barrier(); }
 
 }  // namespace tandem

@@ -52,16 +52,16 @@ class OrderedCommunicator : public Communicator {
   absl::Status Broadcast(void* data, int64_t bytes, int root) override;
   absl::Status Barrier() override;
   // Waits for all submitted work.
-  Communicator& host() override { return Settled().host(); }
+  Communicator& host() override { return AfterSubmitted().host(); }
   uint64_t Mark() override { return group_->Mark(); }
-  void StartAt(uint64_t mark) override { Settled().StartAt(mark); }
+  void StartAt(uint64_t mark) override { AfterSubmitted().StartAt(mark); }
   void Abort(const std::string& reason) override { group_->Abort(reason); }
 
  private:
   static constexpr size_t kCapacity = 16;  // beyond it Submit waits
   void Loop();
   // Waits for all submitted work and returns the group.
-  Communicator& Settled();
+  Communicator& AfterSubmitted();
 
   Communicator* const group_;
   Result last_;  // of the newest work; work ends in order

@@ -1,4 +1,6 @@
-#include "common/config/describe.h"
+// Texts about keys, for `tandemctl config explain` and docs/reference/config.md.
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +10,9 @@
 #include "common/config/schema.h"
 
 namespace tandem {
+namespace {
 
+// "1 to 2", "at least 0", "above 0, at most 1"; "" without limits.
 std::string RangeText(const KeySpec& spec) {
   const v1::KeyInfo& info = spec.info;
   if (info.has_pattern()) return "must match " + info.pattern();
@@ -20,6 +24,7 @@ std::string RangeText(const KeySpec& spec) {
   return text;
 }
 
+// The key's own aliases and those that follow from aliases of the sections above it.
 std::vector<std::string> AllAliases(const KeySpec& spec) {
   std::vector<std::string> all(spec.info.aliases().begin(), spec.info.aliases().end());
   for (const KeySpec& above : ConfigSchema()) {
@@ -30,8 +35,6 @@ std::vector<std::string> AllAliases(const KeySpec& spec) {
   }
   return all;
 }
-
-namespace {
 
 void Row(const std::string& name, const std::string& value, std::string* out) {
   if (!value.empty()) *out += fmt::format("  {:<10}{}\n", name, value);

@@ -95,7 +95,7 @@ class YamlLimits : public YAML::EventHandler {
     Count(done.mark, done.extent);
   }
 
-  // `extent` lies in the innermost open list or mapping.
+  // Counts a node, with its extent, in the innermost open list or mapping.
   void Count(const YAML::Mark& mark, const Extent& extent) {
     CheckLevels(mark, static_cast<int>(open_.size()) + extent.levels);
     if (open_.empty()) return;

@@ -1,9 +1,11 @@
-#include "common/device/cpu_device.h"
-
+// Memory of the host: of a CPU worker, and what a GPU copies from and to. HostDevice() hands it
+// out.
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,7 +31,30 @@ absl::Status CannotMap(const std::string& tag, int64_t bytes, const std::string&
                     tag, bytes, bytes >> 20, reason);
 }
 
-}  // namespace
+// Anonymous memory of the process, for the regions of a CPU worker and for a GPU's pinned memory.
+class CpuRegion final : public MemoryRegion {
+ public:
+  // 2 MiB aligned. `location`: device or host, for the ledger. InvalidArgument: no bytes;
+  // ResourceExhausted names tag and bytes.
+  static absl::StatusOr<std::unique_ptr<MemoryRegion>> Reserve(const std::string& tag,
+                                                               int64_t bytes,
+                                                               Ledger* ledger,
+                                                               Location location);
+  // Takes ownership of `bytes` of reserved addresses at `data`.
+  CpuRegion(std::string tag, Location location, std::byte* data, int64_t bytes, Ledger* ledger)
+      : MemoryRegion(std::move(tag), data, bytes), location_(location), ledger_(ledger) {}
+  ~CpuRegion() override;
+
+  // Huge pages are advised; the pages themselves appear at first touch.
+  absl::Status Map() override;
+  absl::Status Release() override;
+  // As the system reports them.
+  int64_t ResidentBytes() const override;
+
+ private:
+  const Location location_;
+  Ledger* const ledger_;
+};
 
 absl::StatusOr<std::unique_ptr<MemoryRegion>> CpuRegion::Reserve(const std::string& tag,
                                                                  int64_t bytes,
@@ -101,8 +126,6 @@ int64_t CpuRegion::ResidentBytes() const {
   }
   return pages * page;
 }
-
-namespace {
 
 // On a host, the memory that arrays are offloaded to is the device's memory: nothing is copied.
 class HostStream final : public OffloadStream {

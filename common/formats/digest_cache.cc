@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-// Longer than any file system's times are coarse.
+// Longer than the resolution of any file system's times.
 constexpr int64_t kSettledSeconds = 2;
 
 }  // namespace

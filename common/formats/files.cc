@@ -121,7 +121,7 @@ absl::Status OpenError(const std::string& path, int error) {
   return MakeStatus(IoErrorCode(error), "{} cannot be read: {}", path, std::strerror(error));
 }
 
-// To be closed by who asked.
+// The caller closes the descriptor.
 struct OpenFile {
   int fd = -1;
   size_t size = 0;
@@ -231,7 +231,7 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::st
 }
 
 absl::Status MappedFile::CheckWhole() const {
-  // The page with the new end reads as zeros behind it, without a signal: the size tells.
+  // The rest of the page with the new end reads as zeros without a signal, so the size is compared.
   struct stat now = {};
   const bool same = ::stat(path_.c_str(), &now) == 0 && now.st_dev == identity_.device &&
                     now.st_ino == identity_.inode;

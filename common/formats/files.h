@@ -96,8 +96,8 @@ class MappedFile {
   const std::string& path() const { return path_; }
   const uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
-  // After reading, before what was read is believed. DataLoss: the file has become shorter since it
-  // was opened.
+  // Call after reading and before the bytes are used. DataLoss: the file has become shorter since
+  // it was opened.
   absl::Status CheckWhole() const;
   // Starts to read [first, first + bytes), which is inside the file, and nothing else: turns off
   // the system's readahead for that range, which is megabytes on some machines. Best effort.

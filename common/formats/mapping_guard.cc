@@ -25,11 +25,11 @@ struct sigaction& ActionBefore() {
 
 }  // namespace
 
-// What runs in the handler calls nothing but mmap and sigaction, and takes no lock.
+// The signal handler calls nothing but mmap and sigaction, and takes no lock.
 struct MappingGuardSignals {
   static inline size_t page = 0;
 
-  // Puts zeros where the file has ended: from the touched page on there is nothing of it.
+  // Maps zeros from the touched page on, because the file has no content there.
   static bool Cover(MappingGuard& guard, uintptr_t address) {
     const auto begin = reinterpret_cast<uintptr_t>(guard.data_);
     const uintptr_t end = begin + (guard.bytes_ + page - 1) / page * page;
@@ -47,7 +47,7 @@ struct MappingGuardSignals {
       MappingGuard* const guard = slot.load(std::memory_order_acquire);
       if (guard != nullptr && Cover(*guard, address)) return;
     }
-    // The instruction runs again, and finds what was there before.
+    // The instruction runs again and meets the action of the signal that was set before.
     ::sigaction(SIGBUS, &ActionBefore(), nullptr);
   }
 

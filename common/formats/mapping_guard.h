@@ -1,6 +1,6 @@
-// What happens where a mapped file shrinks while it is read: pages that lie behind its new end have
+// Keeps a process alive when a mapped file shrinks while it is read: pages after its new end have
 // no content, and the kernel ends a process that touches one with SIGBUS. While a guard covers the
-// mapping, such a page reads as zeros instead, and the guard knows.
+// mapping, such a page reads as zeros instead, and the guard records it.
 #pragma once
 
 #include <atomic>

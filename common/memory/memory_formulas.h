@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-// What a memory region of `bytes` takes: whole pages of 2 MiB.
+// The memory that a region of `bytes` takes: whole pages of 2 MiB.
 int64_t RegionBytes(int64_t bytes);
 
 // K and V of one block of kKvBlockTokens tokens in one layer.

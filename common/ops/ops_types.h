@@ -73,7 +73,7 @@ struct LinearAdapterGradients {
 // y = x Wᵀ + b with W [rows, cols] = [N, K] stored as the ops' weight_format() says: in the panels
 // of packed_weight.h, or dense row-major.
 struct LinearWeight {
-  const std::byte* packed = nullptr;
+  const std::byte* values = nullptr;  // W
   int64_t rows = 0;
   int64_t cols = 0;
   const void* bias = nullptr;  // [rows] in the compute dtype, or null

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
-#include "common/text/unicode/normalization.h"
+#include "common/text/unicode/properties.h"
 
 namespace tandem {
 namespace {
@@ -164,7 +164,7 @@ constexpr size_t kLeastNormalizedLimit = 4096, kNormalizedGrowth = 64;
 constexpr size_t kMaxNormalizerContent = 256;
 constexpr size_t kMaxNormalizerSteps = 64;
 
-// What becomes longer than `most` is cut short, a little behind it.
+// A text that becomes longer than `most` is cut a little after that length.
 std::string ReplaceAll(std::string_view text,
                        const std::string& from,
                        const std::string& to,

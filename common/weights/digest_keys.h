@@ -14,8 +14,8 @@ struct DigestKeys {
   uint32_t step[kDigestSums][kDigestWords];
 };
 
-// Numbers of splitmix64, seeded by the fractional part of the square root of 2 so that no one chose
-// them.
+// Numbers of splitmix64, seeded by the fractional part of the square root of 2 so that no
+// choice is hidden in them.
 constexpr DigestKeys MakeDigestKeys() {
   DigestKeys keys{};
   uint64_t state = 0x6A09E667F3BCC909u;

@@ -27,11 +27,11 @@ struct ManifestTensor {
 using Manifest = std::vector<ManifestTensor>;
 
 int64_t ManifestBytes(const Manifest& manifest);
-// Identifies an update. The generation grows with every update of a pair, across restarts of the
-// trainer too.
+// Identifies an update. Its number, the field `generation` of messages, grows with every update of
+// a pair, across restarts of the trainer too.
 struct UpdateId {
   int64_t version = 0;
-  int64_t generation = 0;
+  int64_t update_number = 0;
   friend bool operator==(const UpdateId&, const UpdateId&) = default;
 };
 

@@ -17,7 +17,7 @@ constexpr int64_t kMostPayload = 64 << 10;
 
 struct SlotsMessage {
   uint64_t magic = kMagic;
-  int64_t generation = 0;
+  int64_t update_number = 0;
   int64_t slot_bytes = 0;
   int64_t slots = 0;
   int64_t direct = 0;
@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Listen(const std::st
 
 PeerListener::~PeerListener() { unlink(path_.c_str()); }
 
-absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t generation,
+absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t update_number,
                                                     const SlotShape& announced,
                                                     absl::Duration timeout,
                                                     WeightTransport& transport,
@@ -51,9 +51,9 @@ absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t generation,
     auto connection = AcceptLocal(fd_.get(), deadline);
     if (!connection.ok()) {
       return Annotate(connection.status(),
-                      fmt::format("the trainer did not pass the slots of generation {} over {} "
+                      fmt::format("the trainer did not pass the slots of update {} over {} "
                                   "within {}",
-                                  generation, path_, absl::FormatDuration(timeout)));
+                                  update_number, path_, absl::FormatDuration(timeout)));
     }
     SlotsMessage message;
     PassedSlots passed;
@@ -61,7 +61,7 @@ absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t generation,
     const Instant soon = std::min(deadline, RealClock().Now() + absl::Seconds(2));
     const int socket = connection->get();
     if (!ReceiveMessage(socket, &message, sizeof(message), soon, &passed.fd).ok()) continue;
-    if (message.magic != kMagic || message.generation != generation) continue;
+    if (message.magic != kMagic || message.update_number != update_number) continue;
     if (message.payload_bytes < 0 || message.payload_bytes > kMostPayload) continue;
     std::string& payload = passed.handle.payload;
     payload.resize(static_cast<size_t>(message.payload_bytes));
@@ -80,7 +80,7 @@ absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t generation,
 }
 
 absl::StatusOr<UniqueFd> PassSlots(const std::string& path,
-                                   int64_t generation,
+                                   int64_t update_number,
                                    const ProducerSlots& slots) {
   auto connection = ConnectLocal(path);
   if (!connection.ok()) {
@@ -89,7 +89,7 @@ absl::StatusOr<UniqueFd> PassSlots(const std::string& path,
   }
   const SlotShape& shape = slots.shape();
   const SlotHandle handle = slots.handle();
-  const SlotsMessage message = {.generation = generation,
+  const SlotsMessage message = {.update_number = update_number,
                                 .slot_bytes = shape.slot_bytes,
                                 .slots = shape.slots,
                                 .direct = shape.direct,

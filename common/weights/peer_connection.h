@@ -34,10 +34,10 @@ class PeerListener {
   static absl::StatusOr<std::unique_ptr<PeerListener>> Listen(const std::string& path);
   ~PeerListener();
   const std::string& path() const { return path_; }
-  // Waits for the slots of `generation`; slots of other generations are dropped.
+  // Waits for the slots of update `update_number`; those of other updates are dropped.
   // DeadlineExceeded; InvalidArgument: not the announced shape; errors of `transport`, which
   // opens them. `ledger` may be null: SharedRegion::MapForeign.
-  absl::StatusOr<ReceivedSlots> Receive(int64_t generation,
+  absl::StatusOr<ReceivedSlots> Receive(int64_t update_number,
                                         const SlotShape& announced,
                                         absl::Duration timeout,
                                         WeightTransport& transport,
@@ -53,7 +53,7 @@ class PeerListener {
 // Does not wait for the rollout. Unavailable: no process listens on the socket, perhaps because the
 // rollout runs on another host.
 absl::StatusOr<UniqueFd> PassSlots(const std::string& path,
-                                   int64_t generation,
+                                   int64_t update_number,
                                    const ProducerSlots& slots);
 
 }  // namespace tandem

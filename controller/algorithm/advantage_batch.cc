@@ -67,7 +67,7 @@ absl::Status AdvantageBatch::Observe(const AdvantageGroup& group) {
   return absl::OkStatus();
 }
 
-absl::Status AdvantageBatch::Settle() {
+absl::Status AdvantageBatch::FinishObserving() {
   TANDEM_ASSIGN_OR_RETURN(whitener_, moments_.Finish());
   return absl::OkStatus();
 }

@@ -56,11 +56,11 @@ class AdvantageBatch {
   void AddScore(float score);
 
   // Second, only if whitens(): call Observe for every group of the step, once each, and then
-  // Settle. Errors as Compute's.
+  // FinishObserving. Errors as Compute's.
   bool whitens() const { return estimator_.whitening != Whitening::kNone; }
   absl::Status Observe(const AdvantageGroup& group);
   // InvalidArgument: the step has fewer than two trained tokens to whiten over.
-  absl::Status Settle();
+  absl::Status FinishObserving();
 
   // Third: the advantages of one group. InvalidArgument: a row lacks an array that the estimator
   // needs, or has one of another length; else as the estimator's.

@@ -172,7 +172,7 @@ RegistryOptions MakeRegistryOptions(const v1::Config& config,
           .build = BuildText(build),
           .build_id = BuildId(build),
           .allow_other_build = config.cluster().allow_other_build(),
-          // Without an id no worker is taken for one of this host, and losses alone free a rank.
+          // Empty: no worker is known to be on this host, so only a loss frees a rank.
           .boot_id = ReadBootId().value_or(""),
           .process_start = ProcessStart,
           .own_process_start = OwnProcessStart()};

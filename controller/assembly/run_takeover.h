@@ -1,4 +1,4 @@
-// What a start changes in the run directory, once its workers are up.
+// The changes that a start makes in the run directory, once its workers are up.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Holds what a rollout sends against what it was asked for.
+// Checks that a sample that a rollout sends answers the request.
 #pragma once
 
 #include <cstdint>

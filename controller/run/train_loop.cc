@@ -256,7 +256,8 @@ absl::Status TrainLoop::Record(StepBatch& batch) {
 
 absl::Status TrainLoop::AfterStep() {
   const int64_t planned = length_.total_steps();
-  const std::string told = length_.Settle(position_.finished_steps, !context_.validation.empty());
+  const std::string told =
+      length_.DecideTotal(position_.finished_steps, !context_.validation.empty());
   if (!told.empty()) context_.progress.OnMessage(told);
   TellIfShortened(planned);
   TANDEM_RETURN_IF_ERROR(checkpointer_.SaveIfDue());

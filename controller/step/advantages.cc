@@ -181,7 +181,7 @@ class AdvantagePhase {
         TANDEM_ASSIGN_OR_RETURN(const AdvantageGroup group, rows_.Group(members, rewards_));
         TANDEM_RETURN_IF_ERROR(step_.Observe(group));
       }
-      TANDEM_RETURN_IF_ERROR(step_.Settle());
+      TANDEM_RETURN_IF_ERROR(step_.FinishObserving());
     }
     for (const Members& members : groups_) {
       TANDEM_ASSIGN_OR_RETURN(const AdvantageGroup group, rows_.Group(members, rewards_));

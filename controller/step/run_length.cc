@@ -29,7 +29,7 @@ int64_t StepsWithin(const LengthLimit& limit, int64_t total, const MeasuredStep&
 
 void RunLength::Restore(int64_t planned_steps) {
   if (!limit_.enabled() || planned_steps <= 0) return;
-  settled_ = true;
+  is_decided_ = true;
   total_steps_ = std::min(total_steps_, planned_steps);
 }
 
@@ -44,8 +44,8 @@ void RunLength::CountValidation(absl::Duration time) {
   spent_ += time;
 }
 
-std::string RunLength::Settle(int64_t finished_steps, bool validates) {
-  if (settled_ || !limit_.enabled() || own_steps_ == 0) return "";
+std::string RunLength::DecideTotal(int64_t finished_steps, bool validates) {
+  if (is_decided_ || !limit_.enabled() || own_steps_ == 0) return "";
   const int64_t all = total_steps_;
   const absl::Duration spent = spent_ + (validates ? validation_time_ : absl::ZeroDuration());
   const int64_t steps =
@@ -53,7 +53,7 @@ std::string RunLength::Settle(int64_t finished_steps, bool validates) {
   // The first step also touches all memory for the first time, so the second predicts the rest
   // better.
   if (own_steps_ == 1 && steps > finished_steps) return "";
-  settled_ = true;
+  is_decided_ = true;
   total_steps_ = std::min(total_steps_, steps);
   const auto until = [&](int64_t step) { return spent + (step - finished_steps) * step_time_; };
   std::string text = fmt::format("a step takes {} here: {} of {} steps in {}",

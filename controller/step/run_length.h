@@ -33,9 +33,9 @@ class RunLength {
       : limit_(limit), total_steps_(total_steps) {}
 
   int64_t total_steps() const { return total_steps_; }
-  // The number of steps that a checkpoint keeps for a resume: the total if it is settled, else 0.
-  int64_t planned_steps() const { return settled_ ? total_steps_ : 0; }
-  // Restores the total that an earlier process settled; 0: it settled none.
+  // The number of steps that a checkpoint keeps for a resume: the total if it is decided, else 0.
+  int64_t planned_steps() const { return is_decided_ ? total_steps_ : 0; }
+  // Restores the total that an earlier process decided; 0: it decided none.
   void Restore(int64_t planned_steps);
 
   void CountStep(absl::Duration time, bool finished);
@@ -44,15 +44,15 @@ class RunLength {
   // The expected time of a validation, from one of an earlier process.
   void ExpectValidation(absl::Duration time) { validation_time_ = time; }
 
-  // Call after `finished_steps` steps. Settles the total if there is a limit and enough was
+  // Call after `finished_steps` steps. Decides the total if there is a limit and enough was
   // measured. `validates`: the run ends with a validation. Returns a message for the user; empty:
-  // nothing was settled.
-  std::string Settle(int64_t finished_steps, bool validates);
+  // nothing was decided.
+  std::string DecideTotal(int64_t finished_steps, bool validates);
 
  private:
   const LengthLimit limit_;
   int64_t total_steps_;
-  bool settled_ = false;
+  bool is_decided_ = false;
   int64_t own_steps_ = 0;           // of this process
   absl::Duration step_time_;        // of the newest step of this process
   absl::Duration validation_time_;  // of the newest validation

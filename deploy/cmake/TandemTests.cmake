@@ -8,6 +8,9 @@
 # environment.
 # Every program is started with Catch2's --warn NoTests: one in which no test runs fails, and
 # deploy/scripts/test_verdict.py tells a program of Catch2 by it.
+# tandem_unit_tests(out FOLDER [WITHOUT x_test.cc ...]): the sources *_test.cc of FOLDER, a path from
+# the caller's folder, but for *_golden_test.cc and the named ones. For folders to which users add a
+# test with each loss, estimator, reward or family: a new file needs no line of CMake.
 # tandem_finish_tests(): makes the programs; after all tests are declared.
 find_package(Catch2 REQUIRED)
 
@@ -40,6 +43,15 @@ function(tandem_test_again)
   list(POP_FRONT _same _timeout)
   set_property(GLOBAL PROPERTY TANDEM_COMMAND_${A_NAME} ${_command})
   tandem_add_test(${A_NAME} "${_same}" ${_timeout} "${A_ENVIRONMENT}")
+endfunction()
+
+function(tandem_unit_tests out folder)
+  cmake_parse_arguments(A "" "" "WITHOUT" ${ARGN})
+  file(GLOB _sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}
+       ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cc)
+  list(FILTER _sources EXCLUDE REGEX "_golden_test[.]cc$")
+  list(REMOVE_ITEM _sources ${A_WITHOUT} "")
+  set(${out} ${_sources} PARENT_SCOPE)
 endfunction()
 
 # In the caller's folder, so that it can set more properties.

@@ -46,12 +46,12 @@ absl::Status UpdateTransaction::Scramble() {
 
 absl::Status UpdateTransaction::CheckOpen(UpdateId id) const {
   if (open_ != nullptr && open_->id == id) return absl::OkStatus();
-  return MakeStatus(
-      absl::StatusCode::kAborted, "version {} of generation {} is not the open update ({})",
-      id.version, id.generation,
-      open_ == nullptr
-          ? "none is"
-          : fmt::format("{} of generation {} is", open_->id.version, open_->id.generation));
+  return MakeStatus(absl::StatusCode::kAborted,
+                    "update {}, to version {}, is not the open one ({})", id.update_number,
+                    id.version,
+                    open_ == nullptr ? "none is"
+                                     : fmt::format("update {}, to version {}, is",
+                                                   open_->id.update_number, open_->id.version));
 }
 
 absl::Status UpdateTransaction::CheckEntry(const BucketEntry& entry, int64_t slot_bytes) const {

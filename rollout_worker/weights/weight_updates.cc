@@ -44,11 +44,11 @@ absl::StatusOr<std::unique_ptr<WeightUpdates>> WeightUpdates::Create(
 absl::Status WeightUpdates::Begin(const UpdateRequest& request) {
   if (transaction_.updating()) {
     const UpdateId open = transaction_.open();
-    if (request.id.generation <= open.generation) {
+    if (request.id.update_number <= open.update_number) {
       return MakeStatus(absl::StatusCode::kAborted,
-                        "generation {} of the update to version {} is over: generation {} (version "
-                        "{}) is open",
-                        request.id.generation, request.id.version, open.generation, open.version);
+                        "update {}, to version {}, is over: update {}, to version {}, is open",
+                        request.id.update_number, request.id.version, open.update_number,
+                        open.version);
     }
     Abort(open);
     states_->CloseAdmission();
@@ -66,14 +66,14 @@ absl::Status WeightUpdates::Open(const UpdateRequest& request) {
   if (!request.scramble) return absl::OkStatus();
   const absl::Status scrambled = transaction_.Scramble();
   if (!scrambled.ok()) transaction_.Abort();
-  Settle();
+  ReportToStates();
   return scrambled;
 }
 
 absl::Status WeightUpdates::Apply(UpdateId id, int slot, const std::vector<BucketEntry>& entries) {
   TANDEM_RETURN_IF_ERROR(states_->Check(RolloutEvent::kApply));
   const absl::Status applied = ApplyBucket(id, slot, entries);
-  Settle();
+  ReportToStates();
   return applied;
 }
 
@@ -108,7 +108,7 @@ absl::Status WeightUpdates::Commit(UpdateId id, const std::vector<Digest>& diges
     CloseSlots(committed.ok() ? Ended::kCommitted : Ended::kAborted);
   }
   if (!committed.ok()) {
-    Settle();
+    ReportToStates();
     return committed;
   }
   states_->set_weights_complete(true);
@@ -126,7 +126,7 @@ void WeightUpdates::Abort(UpdateId id) {
   if (!transaction_.updating() || !meant) return;
   transaction_.Abort();
   CloseSlots(Ended::kAborted);
-  Settle();
+  ReportToStates();
 }
 
 absl::Status WeightUpdates::Poll() {
@@ -147,7 +147,7 @@ absl::Status WeightUpdates::Poll() {
                                             : fmt::format("version {} stays", version()));
 }
 
-void WeightUpdates::Settle() {
+void WeightUpdates::ReportToStates() {
   states_->set_weights_complete(version() != kNoVersion);
   SetLogVersion(version());
   if (states_->state() != RolloutState::kUpdating || transaction_.updating()) return;
@@ -158,7 +158,7 @@ void WeightUpdates::Settle() {
 absl::Status WeightUpdates::AdoptVersion(int64_t version) {
   CloseSlots(Ended::kAborted);
   const absl::Status adopted = transaction_.AdoptVersion(version);
-  Settle();
+  ReportToStates();
   TANDEM_RETURN_IF_ERROR(adopted);
   return states_->Handle(RolloutEvent::kLoad);
 }
@@ -166,7 +166,7 @@ absl::Status WeightUpdates::AdoptVersion(int64_t version) {
 void WeightUpdates::DropVersion() {
   CloseSlots(Ended::kAborted);
   transaction_.DropVersion();
-  Settle();
+  ReportToStates();
 }
 
 // The trainer passes the slots before it announces the first bucket, so they are waiting in the
@@ -174,7 +174,7 @@ void WeightUpdates::DropVersion() {
 absl::Status WeightUpdates::ReceiveSlots(absl::Duration timeout) {
   if (received_.slots != nullptr) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(received_,
-                          listener_->Receive(request_.id.generation, request_.slots, timeout,
+                          listener_->Receive(request_.id.update_number, request_.slots, timeout,
                                              *options_.transport, options_.ledger));
   received_.connection.timeout = options_.slots_timeout;
   return absl::OkStatus();

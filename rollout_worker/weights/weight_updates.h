@@ -40,7 +40,7 @@ class WeightUpdates {
                                                                RolloutStates* states,
                                                                const WeightUpdatesOptions& options);
 
-  // Opens an update. If one is open already, it is aborted first if the new generation is larger
+  // Opens an update. If one is open already, it is aborted first if the new number is larger
   // (its trainer was replaced); Aborted if it is not. Other errors as UpdateTransaction::Begin.
   absl::Status Begin(const UpdateRequest& request);
   // Applies a bucket. The first Apply receives the slots from the socket. Unavailable: the trainer
@@ -95,7 +95,7 @@ class WeightUpdates {
   void ForgetSlots();
   // Reports to states_ whether the weights are complete, and leaves Updating if the open update has
   // ended without a new version.
-  void Settle();
+  void ReportToStates();
   absl::Status CheckReadable() const;
 
   const WeightUpdatesOptions options_;

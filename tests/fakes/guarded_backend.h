@@ -21,7 +21,7 @@ namespace tandem::testing {
 class Panels {
  public:
   Panels(const LinearWeight& dense, DType dtype) : dtype_(dtype), weight_(dense) {
-    weight_.packed = Pack(dense.packed, dense.rows, dense.cols);
+    weight_.values = Pack(dense.values, dense.rows, dense.cols);
     LinearAdapter& adapter = weight_.adapter;
     if (adapter.parts == 0) return;
     adapter.a = Pack(adapter.a, adapter.parts * adapter.rank, dense.cols);

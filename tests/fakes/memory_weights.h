@@ -37,7 +37,7 @@ inline ModelSpec OddSpec(bool tied) {
   return spec;
 }
 
-class MemoryWeights : public WholeTensors, public ReferenceWeights {
+class MemoryWeights : public WholeTensors, public ExpectedWeights {
  public:
   // `layout` outlives it.
   MemoryWeights(const WeightLayout& layout, uint64_t seed) : layout_(&layout) {

@@ -4,8 +4,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -67,6 +69,25 @@ class CallTable {
 
   std::vector<Entry> calls_;
 };
+
+// The worker of a target, made again where an input before has changed it, so that an input does
+// the same whatever came before it.
+template <typename Worker>
+Worker& KeptWhileNew() {
+  static std::unique_ptr<Worker> worker;
+  if (worker == nullptr || !worker->IsNew()) {
+    worker.reset();  // takes back its sockets and threads before the next one has any
+    worker = std::make_unique<Worker>();
+  }
+  return *worker;
+}
+
+// Makes the calls of an input, a few at most: what is rare needs few calls, and each takes time.
+template <typename Fed>
+void FeedCalls(std::string_view input, Fed& fed) {
+  ByteSource source(input);
+  for (int i = 0; i < 8 && !source.empty(); ++i) fed.Call(source);
+}
 
 // Sets an integer field to the value that gets past the check of it, unless the next byte is one of
 // few: made values almost never fit, and what lies behind the check would be fed nothing.

@@ -125,7 +125,7 @@ void RequireOwnRows(Rig& rig, CudaLinear& linear, int64_t rows, int64_t n, int64
   const DeviceMatrix bias = DeviceMatrix::Random(1, n, 3), all(rows, n), part(rows, n);
   std::byte* const on_device = rig.Put(in);
   LinearWeight there = weight.weight();
-  there.packed = rig.Put(weight);
+  there.values = rig.Put(weight);
   there.bias = rig.Put(bias);
   std::byte* const out = rig.Put(all);
   linear.Forward({on_device, rows, k, k}, there, {out, rows, n, n});

@@ -68,8 +68,8 @@ TEST_CASE("a row of a linear layer with adapters has the same bits in every batc
       const int64_t first_part = product.out / 16 * 8;
       LinearWeight adapted = RowMajor(weight);
       adapted.adapter = {.parts = 2,
-                         .a = RowMajor(a).packed,
-                         .b = RowMajor(b).packed,
+                         .a = RowMajor(a).values,
+                         .b = RowMajor(b).values,
                          .rank = rank,
                          .scaling = 2.0f,
                          .part = {{0, first_part}, {first_part, product.out - first_part}}};

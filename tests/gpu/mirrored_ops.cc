@@ -36,7 +36,7 @@ class Mirror {
     return matrix;
   }
   LinearWeight Up(LinearWeight weight) {
-    weight.packed = Up(weight.packed, weight.rows * weight.cols * kBf16Bytes);
+    weight.values = Up(weight.values, weight.rows * weight.cols * kBf16Bytes);
     weight.bias = Up(weight.bias, weight.rows * kBf16Bytes);
     LinearAdapter& adapter = weight.adapter;
     const int64_t rank_bytes = adapter.rank * kBf16Bytes;

@@ -83,9 +83,9 @@ TEST_CASE("a sync that is lost halfway leaves no version, and the next one sends
   EngineUpdateClient client(pair.engine.get());
   const Manifest manifest = ManifestOf(pair.engine->layout(), UpdateScope::kAdapters);
   auto slots = HostTransport()->Create({1 << 20, 1}, SlotLife::kOneUpdate, nullptr).value();
-  const int64_t generation = int64_t{1} << 60;
+  const int64_t number = int64_t{1} << 60;
   {
-    const auto link = client.Begin({.id = {5, generation},
+    const auto link = client.Begin({.id = {5, number},
                                     .slots = slots->shape(),
                                     .manifest = manifest,
                                     .scope = UpdateScope::kAdapters},
@@ -94,7 +94,7 @@ TEST_CASE("a sync that is lost halfway leaves no version, and the next one sends
     REQUIRE(client.StartApply(0, {{0, 0, manifest[0].rows(), 0}}).ok());
     REQUIRE(client.WaitApply(0).ok());
   }
-  REQUIRE(AbortUpdate(*pair.engine, {5, generation}).ok());
+  REQUIRE(AbortUpdate(*pair.engine, {5, number}).ok());
   REQUIRE(pair.engine->status().version == kNoVersion);
   REQUIRE(pair.engine->status().state == RolloutState::kEmpty);
   REQUIRE(pair.SyncAndCheck(0) == whole);

@@ -44,7 +44,7 @@ struct Spoken {
   }
 };
 
-std::string TextOf(const CollectingSink& sink) {
+std::string StreamedText(const CollectingSink& sink) {
   std::string text;
   for (const TokenDelta& delta : sink.deltas) text += delta.text;
   return text;
@@ -79,11 +79,12 @@ TEST_CASE("A character that a cut splits is streamed whole, once, with its last 
     // Only what is new is streamed.
     REQUIRE(head->deltas.size() == static_cast<size_t>(cut));
     REQUIRE(tail->deltas.size() == static_cast<size_t>(200 - cut));
-    REQUIRE(TextOf(*head) + TextOf(*tail) == TextOf(*spoken.whole));
+    REQUIRE(StreamedText(*head) + StreamedText(*tail) == StreamedText(*spoken.whole));
     for (size_t i = 0; i < tail->deltas.size(); ++i) {
       REQUIRE(tail->deltas[i].text == spoken.whole->deltas[static_cast<size_t>(cut) + i].text);
     }
-    REQUIRE(TextOf(*head) + TextOf(*tail) == spoken.tokenizer->Decode(spoken.response(), true));
+    REQUIRE(StreamedText(*head) + StreamedText(*tail) ==
+            spoken.tokenizer->Decode(spoken.response(), true));
   }
 }
 

@@ -152,7 +152,7 @@ class EngineUpdateClient final : public UpdateClient {
     TANDEM_RETURN_IF_ERROR(BeginUpdate(*engine_, request_));
     PeerConnection link;
     TANDEM_ASSIGN_OR_RETURN(link.socket,
-                            PassSlots(engine_->pair_socket(), request.id.generation, slots));
+                            PassSlots(engine_->pair_socket(), request.id.update_number, slots));
     return link;
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {

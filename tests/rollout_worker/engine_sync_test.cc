@@ -24,13 +24,13 @@ TEST_CASE(
   EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   const Manifest manifest = ManifestOf(f.weights.layout);
-  const int64_t generation = int64_t{1} << 62;
-  REQUIRE(BeginUpdate(*f.engine, {2, generation, {1 << 16, 2}, manifest, true}).ok());
+  const int64_t number = int64_t{1} << 62;
+  REQUIRE(BeginUpdate(*f.engine, {2, number, {1 << 16, 2}, manifest, true}).ok());
   REQUIRE(f.state() == RolloutState::kUpdating);
   REQUIRE(f.engine->status().version == -1);
   // One that takes over does not find an old version either.
-  REQUIRE(BeginUpdate(*f.engine, {3, generation + 1, {1 << 16, 2}, manifest}).ok());
-  REQUIRE(AbortUpdate(*f.engine, {3, generation + 1}).ok());
+  REQUIRE(BeginUpdate(*f.engine, {3, number + 1, {1 << 16, 2}, manifest}).ok());
+  REQUIRE(AbortUpdate(*f.engine, {3, number + 1}).ok());
   REQUIRE(f.state() == RolloutState::kEmpty);
   REQUIRE(f.engine->status().version == -1);
   REQUIRE(Try(*f.engine, f.requests[0]).code() == kPrecondition);
@@ -39,7 +39,7 @@ TEST_CASE(
   f.engine = f.Make(true);
   Manifest short_one = manifest;
   short_one.pop_back();
-  REQUIRE(!BeginUpdate(*f.engine, {2, generation, {1 << 16, 2}, short_one, true}).ok());
+  REQUIRE(!BeginUpdate(*f.engine, {2, number, {1 << 16, 2}, short_one, true}).ok());
   REQUIRE(f.state() == RolloutState::kServing);
   RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
 }

@@ -209,22 +209,22 @@ TEST_CASE("An open update refuses sleep, wake and requests; aborted early it cha
   EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   const Manifest manifest = ManifestOf(f.weights.layout);
-  const int64_t generation = int64_t{1} << 62;
-  REQUIRE(BeginUpdate(*f.engine, {2, generation, {1 << 16, 2}, manifest}).ok());
+  const int64_t number = int64_t{1} << 62;
+  REQUIRE(BeginUpdate(*f.engine, {2, number, {1 << 16, 2}, manifest}).ok());
   REQUIRE(f.state() == RolloutState::kUpdating);
   REQUIRE(Sleep(*f.engine, {}).status().code() == kPrecondition);
   REQUIRE(Wake(*f.engine, {}).status().code() == kPrecondition);
   REQUIRE(Try(*f.engine, f.requests[0]).code() == kPrecondition);
   // A trainer that was replaced: the newer one takes over.
-  REQUIRE(BeginUpdate(*f.engine, {3, generation - 1, {1 << 16, 2}, manifest}).code() ==
+  REQUIRE(BeginUpdate(*f.engine, {3, number - 1, {1 << 16, 2}, manifest}).code() ==
           absl::StatusCode::kAborted);
-  REQUIRE(BeginUpdate(*f.engine, {3, generation + 1, {1 << 16, 2}, manifest}).ok());
+  REQUIRE(BeginUpdate(*f.engine, {3, number + 1, {1 << 16, 2}, manifest}).ok());
   REQUIRE(f.state() == RolloutState::kUpdating);
   // What the replaced one still says is not heard.
-  REQUIRE(CommitUpdate(*f.engine, {3, generation}, {}).code() == absl::StatusCode::kAborted);
-  REQUIRE(AbortUpdate(*f.engine, {3, generation}).ok());
+  REQUIRE(CommitUpdate(*f.engine, {3, number}, {}).code() == absl::StatusCode::kAborted);
+  REQUIRE(AbortUpdate(*f.engine, {3, number}).ok());
   REQUIRE(f.state() == RolloutState::kUpdating);
-  REQUIRE(AbortUpdate(*f.engine, {3, generation + 1}).ok());
+  REQUIRE(AbortUpdate(*f.engine, {3, number + 1}).ok());
   REQUIRE(f.state() == RolloutState::kServing);
   REQUIRE(f.engine->status().version == 1);
   RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));

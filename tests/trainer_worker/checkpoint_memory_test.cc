@@ -5,7 +5,7 @@
 #include "common/model_spec/row_ranges.h"
 #include "tests/support/units.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
-#include "trainer_worker/weight_sync/reference_weights.h"
+#include "trainer_worker/weight_sync/expected_weights.h"
 
 namespace tandem {
 namespace {
@@ -78,10 +78,10 @@ TEST_CASE("Ranks load, save, resume and check with a shard and a range of rows e
       growth[index] = LedgerGrowth(rank, [&]() -> absl::Status {
         TrainingSession& session = *rank.session;
         TANDEM_ASSIGN_OR_RETURN(
-            const auto oracle,
+            const auto expected,
             MasterWeights::Create(&session.shard(), &session.communicator(), rank.ledger.get(),
                                   {.scratch_bytes = RowScratchBytes(session.spec(), 2)}));
-        return CheckWeights(session.decoder().layout(), *oracle, nullptr).status();
+        return CheckWeights(session.decoder().layout(), *expected, nullptr).status();
       });
       return rank.status;
     });

@@ -9,7 +9,7 @@
 #include "tests/trainer_worker/checkpoint_rig.h"
 #include "tests/trainer_worker/guarded_ranks.h"
 #include "trainer_worker/shard/changed_weights.h"
-#include "trainer_worker/weight_sync/reference_weights.h"
+#include "trainer_worker/weight_sync/expected_weights.h"
 
 namespace tandem {
 namespace {

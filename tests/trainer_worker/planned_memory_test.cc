@@ -6,7 +6,7 @@
 #include "common/model_spec/row_ranges.h"
 #include "tests/fakes/guarded_backend.h"
 #include "tests/trainer_worker/trainer_ranks.h"
-#include "trainer_worker/weight_sync/reference_weights.h"
+#include "trainer_worker/weight_sync/expected_weights.h"
 
 namespace tandem {
 namespace {

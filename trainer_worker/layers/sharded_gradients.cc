@@ -37,7 +37,7 @@ void ShardedGradients::WaitForAll() {
   }
 }
 
-absl::Status ShardedGradients::Settle(Result& sum) {
+absl::Status ShardedGradients::Await(Result& sum) {
   const OutsideWait wait;
   return sum.valid() ? std::exchange(sum, Result()).get() : absl::OkStatus();
 }
@@ -60,7 +60,7 @@ float* ShardedGradients::Address(int layer) const {
 absl::StatusOr<float*> ShardedGradients::Group(int layer) {
   if (solo()) return shard_->gradients() + shard_->plan().group_offset(layer, 0);
   if (layer < 0) return Address(layer);
-  TANDEM_RETURN_IF_ERROR(Settle(sums_[BufferOf(layer)]));
+  TANDEM_RETURN_IF_ERROR(Await(sums_[BufferOf(layer)]));
   Zero(layer);
   return Address(layer);
 }
@@ -96,7 +96,7 @@ absl::Status ShardedGradients::Reduce(int layer) {
 
 absl::Status ShardedGradients::Finish() {
   if (solo()) return absl::OkStatus();
-  for (Result& sum : sums_) TANDEM_RETURN_IF_ERROR(Settle(sum));
+  for (Result& sum : sums_) TANDEM_RETURN_IF_ERROR(Await(sum));
   return communicator_->ReduceScatterSums(SumsOf(-1), Accumulate::kAdd);
 }
 

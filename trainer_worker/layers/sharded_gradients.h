@@ -56,7 +56,7 @@ class ShardedGradients : public GradientAccumulator {
   // shard.
   std::vector<ScatteredSum> SumsOf(int layer) const;
   // Waits for a sum that was started and returns its status.
-  static absl::Status Settle(Result& sum);
+  static absl::Status Await(Result& sum);
   void WaitForAll();
 
   ParameterShard* shard_ = nullptr;

@@ -14,7 +14,7 @@
 #include "common/memory/memory_formulas.h"
 #include "common/model_spec/row_ranges.h"
 #include "common/process/fault_injection.h"
-#include "trainer_worker/weight_sync/reference_weights.h"
+#include "trainer_worker/weight_sync/expected_weights.h"
 
 namespace tandem {
 namespace {

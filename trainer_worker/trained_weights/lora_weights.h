@@ -14,12 +14,47 @@
 #include <absl/status/statusor.h>
 
 #include "common/comm/ordered_communicator.h"
+#include "common/formats/hf_checkpoint.h"
 #include "common/lora/lora_spec.h"
 #include "trainer_worker/shard/parameter_shard.h"
-#include "trainer_worker/trained_weights/frozen_base.h"
+#include "trainer_worker/shard/shard_array.h"
+#include "trainer_worker/shard/weight_rows.h"
 #include "trainer_worker/trained_weights/trained_weights.h"
 
 namespace tandem {
+
+// This rank's rows of a model that is not trained, with the values of its checkpoint.
+// Counted under the tag weights; has no masters, gradients or moments. Not thread-safe.
+class FrozenBase : public WeightRows {
+ public:
+  // `plan`, `compute` and `ledger` outlive the object. ResourceExhausted names the bytes.
+  static absl::StatusOr<std::unique_ptr<FrozenBase>> Create(const ShardPlan* plan,
+                                                            DType dtype,
+                                                            const ShardCompute& compute,
+                                                            Ledger* ledger);
+  // Reads only this rank's rows from disk, a few at a time. Errors as HfCheckpoint, and the
+  // device's.
+  absl::Status Load(const HfCheckpoint& checkpoint);
+
+  DType dtype() const { return dtype_; }
+  // The address on the device of a row of this rank's piece of a tensor, dense, in dtype().
+  const std::byte* Row(size_t tensor, int64_t row) const;
+
+  const ShardPlan& plan() const override { return *plan_; }
+  Device* device() const override { return compute_.device; }
+  absl::Status CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
+
+ private:
+  FrozenBase(const ShardPlan* plan, DType dtype, const ShardCompute& compute, Ledger* ledger)
+      : plan_(plan), dtype_(dtype), compute_(compute), staging_(compute.device, ledger) {}
+  absl::Status LoadRows(const HfCheckpoint& checkpoint, size_t tensor, int64_t row, int64_t rows);
+
+  const ShardPlan* const plan_;
+  const DType dtype_;
+  const ShardCompute compute_;
+  std::unique_ptr<ShardArray> array_;
+  HostStaging staging_;  // for copies from a file to a device
+};
 
 // Lifecycle: Create (base 0, adapters 0) → base().Load, DigestBase, adapters' masters → Gather,
 // also after every change of the adapters → all other calls. Not thread-safe. Addresses are the
@@ -95,7 +130,7 @@ class LoraTraining : public TrainedWeights {
   WeightRows& exported() override { return *lora_; }
   absl::Status FreezeReference() override { return absl::OkStatus(); }
   GradientAccumulator& gradients() override { return *gradients_; }
-  absl::StatusOr<std::unique_ptr<ReferenceWeights>> OpenReference(
+  absl::StatusOr<std::unique_ptr<ExpectedWeights>> OpenExpected(
       const std::string& directory) override;
   absl::Status Load(const LoadRequest& request, Optimizer& optimizer) override;
   absl::StatusOr<int64_t> Save(SaveOptions options, const Optimizer& optimizer) override;

@@ -12,7 +12,7 @@
 #include "trainer_worker/trained_weights/adapter_files.h"
 #include "trainer_worker/trained_weights/adapter_lora.h"
 #include "trainer_worker/trained_weights/merged_lora.h"
-#include "trainer_worker/weight_sync/reference_weights.h"
+#include "trainer_worker/weight_sync/expected_weights.h"
 #include "trainer_worker/weight_sync/weight_sources.h"
 
 namespace tandem {
@@ -71,7 +71,7 @@ class FullWeights final : public TrainedWeights {
     return std::make_unique<GatheredWeightSource>(shard_.get(), rank_.communicator);
   }
 
-  absl::StatusOr<std::unique_ptr<ReferenceWeights>> OpenReference(
+  absl::StatusOr<std::unique_ptr<ExpectedWeights>> OpenExpected(
       const std::string& directory) override {
     const DType dtype = rank_.plan->layout().dtype();
     if (!directory.empty()) {

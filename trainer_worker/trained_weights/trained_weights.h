@@ -82,7 +82,7 @@ class TrainedWeights {
   virtual UpdateScope smallest_update() const { return UpdateScope::kWhole; }
   // The rows that a rollout should hold: those of a checkpoint's directory or, if that is empty,
   // the trainer's own. Collective if all weights are trained.
-  virtual absl::StatusOr<std::unique_ptr<ReferenceWeights>> OpenReference(
+  virtual absl::StatusOr<std::unique_ptr<ExpectedWeights>> OpenExpected(
       const std::string& directory) = 0;
 
   // Collective: reads trained() and all frozen weights from files. OnWeightsChanged must follow.

@@ -82,7 +82,7 @@ absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateRequest& upda
   v1::BeginUpdateRequest request;
   request.set_incarnation(options_.rollout_incarnation);
   request.set_version(update.id.version);
-  request.set_generation(update.id.generation);
+  request.set_generation(update.id.update_number);
   request.set_slot_bytes(update.slots.slot_bytes);
   request.set_slots(update.slots.slots);
   request.set_direct(update.slots.direct);
@@ -97,7 +97,7 @@ absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateRequest& upda
   v1::BeginUpdateResponse response;
   TANDEM_RETURN_IF_ERROR(FromCall(
       "BeginUpdate", deadline.Explain(calls_->stub->BeginUpdate(&context, request, &response))));
-  auto connection = PassSlots(response.pair_socket(), update.id.generation, slots);
+  auto connection = PassSlots(response.pair_socket(), update.id.update_number, slots);
   TANDEM_RETURN_IF_ERROR(OfPartner(connection.status()));
   return PeerConnection{*std::move(connection), options_.deadline};
 }
@@ -107,7 +107,7 @@ absl::Status GrpcUpdateClient::StartApply(int slot, const std::vector<BucketEntr
   v1::ApplyBucketRequest request;
   request.set_incarnation(options_.rollout_incarnation);
   request.set_version(id_.version);
-  request.set_generation(id_.generation);
+  request.set_generation(id_.update_number);
   request.set_slot(slot);
   ToProto(entries, request.mutable_entries());
   auto apply = std::make_unique<PendingApply>();
@@ -137,7 +137,7 @@ absl::Status GrpcUpdateClient::Commit(const std::vector<Digest>& digests) {
   v1::CommitUpdateRequest request;
   request.set_incarnation(options_.rollout_incarnation);
   request.set_version(id_.version);
-  request.set_generation(id_.generation);
+  request.set_generation(id_.update_number);
   ToProto(digests, request.mutable_digests());
   grpc::ClientContext context;
   const CallDeadline deadline(context, options_.deadline);
@@ -153,7 +153,7 @@ absl::Status GrpcUpdateClient::Abort(const std::string& reason) {
   v1::AbortUpdateRequest request;
   request.set_incarnation(options_.rollout_incarnation);
   request.set_version(id_.version);
-  request.set_generation(id_.generation);
+  request.set_generation(id_.update_number);
   request.set_reason(reason);
   grpc::ClientContext context;
   const CallDeadline deadline(context, std::min(options_.deadline, options_.abort_deadline));

@@ -51,12 +51,12 @@ absl::StatusOr<std::string> DifferenceIn(const ManifestTensor& tensor,
 absl::Status ForEachRange(
     const TensorPlace& place,
     const ManifestTensor& tensor,
-    ReferenceWeights& oracle,
+    ExpectedWeights& source,
     const std::function<void(const TensorRows& rows, const std::byte* data)>& body) {
   const int64_t step = RowsPerRange(tensor.row_bytes());
   for (int64_t row = 0; row < tensor.rows(); row += step) {
     const TensorRows rows{&place, row, std::min(step, tensor.rows() - row), tensor.row_bytes()};
-    TANDEM_ASSIGN_OR_RETURN(const void* data, oracle.Rows(rows));
+    TANDEM_ASSIGN_OR_RETURN(const void* data, source.Rows(rows));
     body(rows, static_cast<const std::byte*>(data));
     NoteProgress();
   }
@@ -161,7 +161,7 @@ class Comparison {
 }  // namespace
 
 absl::StatusOr<WeightCheckReport> CheckWeights(const WeightLayout& layout,
-                                               ReferenceWeights& oracle,
+                                               ExpectedWeights& source,
                                                WeightReader* reader) {
   const Manifest expected = ManifestOf(layout);
   const std::vector<TensorPlace>& places = layout.places();
@@ -169,7 +169,7 @@ absl::StatusOr<WeightCheckReport> CheckWeights(const WeightLayout& layout,
   comparison.Start();
   for (size_t t = 0; t < expected.size(); ++t) {
     DigestRun digest;
-    TANDEM_RETURN_IF_ERROR(ForEachRange(places[t], expected[t], oracle,
+    TANDEM_RETURN_IF_ERROR(ForEachRange(places[t], expected[t], source,
                                         [&](const TensorRows& rows, const std::byte* data) {
                                           if (comparison.active())
                                             digest.Append(data, rows.rows * rows.row_bytes);
@@ -177,12 +177,12 @@ absl::StatusOr<WeightCheckReport> CheckWeights(const WeightLayout& layout,
     if (comparison.active()) comparison.Compare(t, digest.Finish());
   }
   TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> wanted,
-                          oracle.ExchangeCounts(comparison.wanted()));
+                          source.ExchangeCounts(comparison.wanted()));
   // Gathers are collective, so every rank passes over every tensor that any rank inspects again.
   for (const int64_t t : std::set<int64_t>(wanted.begin(), wanted.end())) {
     if (t < 0) continue;
     TANDEM_RETURN_IF_ERROR(ForEachRange(places[static_cast<size_t>(t)],
-                                        expected[static_cast<size_t>(t)], oracle,
+                                        expected[static_cast<size_t>(t)], source,
                                         [&](const TensorRows& rows, const std::byte* data) {
                                           if (t == comparison.wanted()) {
                                             comparison.Explain(rows, data);

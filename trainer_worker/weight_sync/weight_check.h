@@ -1,4 +1,5 @@
-// Compares the weights of a rollout with reference weights, tensor by tensor (CheckWeights).
+// Compares the weights of a rollout with those that it should hold, tensor by tensor
+// (CheckWeights).
 #pragma once
 
 #include <cstdint>
@@ -31,9 +32,9 @@ class WeightReader {
 
 // The weights that a rollout should hold: the trainers' masters (calls are then collective) or a
 // checkpoint.
-class ReferenceWeights {
+class ExpectedWeights {
  public:
-  virtual ~ReferenceWeights() = default;
+  virtual ~ExpectedWeights() = default;
   // Dense row-major rows in the layout's dtype, at most RowsPerRange(row_bytes) of them, valid
   // until the next call.
   virtual absl::StatusOr<const void*> Rows(const TensorRows& rows) = 0;
@@ -59,12 +60,12 @@ struct WeightCheckReport {
   }
 };
 
-// Gathers every tensor of `layout` from `oracle`, range by range, and compares digests; the first
+// Gathers every tensor of `layout` from `source`, range by range, and compares digests; the first
 // tensor that differs is gathered again to find the element. With a null reader only gathers, as
 // ranks without a rollout to check must; that report is not ok. Gathers every tensor even after the
 // reader has failed.
 absl::StatusOr<WeightCheckReport> CheckWeights(const WeightLayout& layout,
-                                               ReferenceWeights& oracle,
+                                               ExpectedWeights& source,
                                                WeightReader* reader);
 
 }  // namespace tandem

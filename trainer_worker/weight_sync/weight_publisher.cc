@@ -243,7 +243,7 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
   PublishReport report;
   report.version = version;
   const Instant start = RealClock().Now();
-  ++generation_;
+  ++update_number_;
   const Manifest manifest = ManifestOf(*layout_, scope);
   // The plan, or the error, is the same on every rank, whether it publishes or not.
   TANDEM_ASSIGN_OR_RETURN(std::vector<Bucket> buckets, Plan(manifest, source, &report));
@@ -251,13 +251,13 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
   std::optional<PublishTransaction> transaction;
   const auto begin = [&] {
     transaction.emplace(client, options_.transport, &report.wait_seconds);
-    transaction->Begin({.id = {version, generation_}, .manifest = manifest, .scope = scope},
+    transaction->Begin({.id = {version, update_number_}, .manifest = manifest, .scope = scope},
                        client == nullptr ? nullptr : ReuseOrCreateSlots(buckets, SharedBy(source)));
   };
   begin();
   if (options_.transport->FallBack(transaction->status())) {
     slots_.reset();
-    ++generation_;
+    ++update_number_;
     TANDEM_ASSIGN_OR_RETURN(buckets, Plan(manifest, source, &report));
     begin();
   }
@@ -267,14 +267,14 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
   const absl::Status sent = Send(buckets, manifest, scope, source, *transaction, &report);
   if (!sent.ok()) {
     transaction->Abort(std::string(sent.message()));
-    SettleSlots(transaction->end(), /*committed=*/false);
+    KeepOrDropSlots(transaction->end(), /*committed=*/false);
     ReleaseSlots();
     return sent;
   }
   CountChanges(manifest, digests_, digests, &report);
   const absl::Status committed = transaction->Commit(InOrderOfCommit(digests, manifest.size()));
   const bool arrived = committed.ok() && client != nullptr;
-  SettleSlots(transaction->end(), arrived);
+  KeepOrDropSlots(transaction->end(), arrived);
   if (arrived && slots_->persistent()) lasting_link_ = transaction->TakeConnection();
   if (slots_ != nullptr && slots_->bytes() > options_.keep_bytes) ReleaseSlots();
   TANDEM_RETURN_IF_ERROR(committed);
@@ -288,7 +288,7 @@ void WeightPublisher::Replace() {
   slots_.reset();
 }
 
-void WeightPublisher::SettleSlots(UpdateEnd end, bool committed) {
+void WeightPublisher::KeepOrDropSlots(UpdateEnd end, bool committed) {
   if (committed) replaced_.clear();
   if (end == UpdateEnd::kUnknown) Replace();
   // The slots' events may wait for work of a process that no longer exists.

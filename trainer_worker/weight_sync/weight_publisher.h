@@ -153,7 +153,7 @@ struct PublishOptions {
   // Bytes of a bucket without slots: it needs no memory, but every bucket is an RPC.
   int64_t direct_bytes = 256 << 20;
   WeightTransport* transport = HostTransport();  // outlives the publisher
-  // Of the trainers' group: updates of a later group have higher generations, also where their
+  // Of the trainers' group: updates of a later group have higher numbers, also where their
   // trainer is a new process.
   int64_t group_generation = 0;
 };
@@ -181,7 +181,7 @@ class WeightPublisher {
   WeightPublisher(const WeightLayout* layout, PublishOptions options)
       : layout_(layout),
         options_(options),
-        generation_(options.group_generation * kUpdatesPerGroup) {}
+        update_number_(options.group_generation * kUpdatesPerGroup) {}
 
   // Publishes `version` from `source` to `client`; with a null client only gathers, as a rank that
   // publishes nothing must. All rows of a source whose tensors are not shared are gathered even
@@ -207,7 +207,7 @@ class WeightPublisher {
   absl::StatusOr<ProducerSlots*> ReuseOrCreateSlots(const std::vector<Bucket>& buckets,
                                                     const SharedTensors* shared);
   // Drops the slots of an update that has ended in this way, or keeps them for the next update.
-  void SettleSlots(UpdateEnd end, bool committed);
+  void KeepOrDropSlots(UpdateEnd end, bool committed);
   void Replace();
   absl::Status Send(const std::vector<Bucket>& buckets,
                     const Manifest& manifest,
@@ -218,7 +218,7 @@ class WeightPublisher {
 
   const WeightLayout* const layout_;
   const PublishOptions options_;
-  int64_t generation_;                    // of the last update
+  int64_t update_number_;                 // of the last update
   std::unique_ptr<ProducerSlots> slots_;  // kept between updates
   PeerConnection lasting_link_;           // of the last committed update with persistent slots
   // Slots that are no longer used but that the rollout may still have open. They are freed when it

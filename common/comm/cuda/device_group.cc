@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Connect(std::unique_ptr<HostGroup>
   nccl.device = options.device;
   nccl.compute = options.compute;
   nccl.nccl = options.nccl;
-  nccl.generation = options.group.generation;
+  nccl.group_generation = options.group.generation;
   nccl.deadline = options.group.deadline;
   nccl.single_channel = options.group.single_channel;
   nccl.scratch_bytes = options.scratch_bytes;

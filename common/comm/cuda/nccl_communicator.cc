@@ -154,7 +154,7 @@ absl::Status NcclCommunicator::LookAround() {
   return MakeStatus(absl::StatusCode::kUnavailable,
                     "rank {} is gone: rank {} was waiting for it in {} (collective {}, generation "
                     "{})",
-                    gone, rank(), collective_, number_, options_.generation);
+                    gone, rank(), collective_, number_, options_.group_generation);
 }
 
 absl::Status NcclCommunicator::TooLate() const {
@@ -173,7 +173,7 @@ absl::Status NcclCommunicator::TooLate() const {
   return MakeStatus(absl::StatusCode::kDeadlineExceeded,
                     "rank {} of {} waited {} for {} (collective {}, generation {}); {}", rank(),
                     world_size(), absl::FormatDuration(options_.deadline), collective_, number_,
-                    options_.generation, why);
+                    options_.group_generation, why);
 }
 
 absl::Status NcclCommunicator::Fail(const absl::Status& why) {

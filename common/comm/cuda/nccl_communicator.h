@@ -29,7 +29,7 @@ struct NcclOptions {
   int device = 0;
   CudaStream compute = nullptr;  // of the device; collectives wait for what it has been given
   NcclApi* nccl = nullptr;
-  int64_t generation = 0;                        // of the group, for messages
+  int64_t group_generation = 0;                  // for messages
   absl::Duration deadline = absl::Seconds(600);  // of forming the group and of every call
   bool single_channel = false;
   int64_t scratch_bytes = 64 << 20;  // of device memory, for sums that are added (kAdd)

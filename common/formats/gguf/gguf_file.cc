@@ -122,7 +122,7 @@ class Cursor {
     }
   }
   uint64_t Left() const { return file_.size() - position_; }
-  // What an item has of the file at least: a text its length.
+  // The least bytes of an item in the file: those of its length if it is a text.
   template <typename T>
   static constexpr uint64_t LeastBytes() {
     return std::is_same_v<T, std::string> ? sizeof(uint64_t)

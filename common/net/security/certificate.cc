@@ -19,7 +19,7 @@ constexpr char kNoCertificate[] = "there is no PEM certificate in it";
 using Bio = std::unique_ptr<BIO, decltype(&BIO_free)>;
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 
-Bio TextOf(const std::string& pem) {
+Bio PemBio(const std::string& pem) {
   return {BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), &BIO_free};
 }
 
@@ -58,13 +58,13 @@ int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*data*/
 }  // namespace
 
 absl::Status CheckCertificate(const std::string& pem, absl::Time now) {
-  const Certificate certificate = ReadCertificate(TextOf(pem));
+  const Certificate certificate = ReadCertificate(PemBio(pem));
   if (certificate == nullptr) return InvalidArgument("{}", kNoCertificate);
   return CheckDates(certificate, now);
 }
 
 absl::Status CheckAuthorities(const std::string& pem, absl::Time now) {
-  const Bio text = TextOf(pem);
+  const Bio text = PemBio(pem);
   absl::Status result = InvalidArgument("{}", kNoCertificate);
   // While authorities are replaced, one may have expired.
   for (Certificate one = ReadCertificate(text); one != nullptr; one = ReadCertificate(text)) {
@@ -76,11 +76,11 @@ absl::Status CheckAuthorities(const std::string& pem, absl::Time now) {
 
 absl::Status CheckKey(const std::string& key, const std::string& certificate) {
   const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> parsed(
-      PEM_read_bio_PrivateKey(TextOf(key).get(), nullptr, &NoPassphrase, nullptr), &EVP_PKEY_free);
+      PEM_read_bio_PrivateKey(PemBio(key).get(), nullptr, &NoPassphrase, nullptr), &EVP_PKEY_free);
   if (parsed == nullptr) {
     return InvalidArgument("there is no PEM private key in it that needs no passphrase");
   }
-  const Certificate of = ReadCertificate(TextOf(certificate));
+  const Certificate of = ReadCertificate(PemBio(certificate));
   if (of == nullptr) return InvalidArgument("{}", kNoCertificate);
   if (X509_check_private_key(of.get(), parsed.get()) != 1) {
     return InvalidArgument("it is not the key of the certificate");
@@ -89,7 +89,7 @@ absl::Status CheckKey(const std::string& key, const std::string& certificate) {
 }
 
 absl::StatusOr<std::vector<std::string>> CertificateUris(const std::string& pem) {
-  const Certificate certificate = ReadCertificate(TextOf(pem));
+  const Certificate certificate = ReadCertificate(PemBio(pem));
   if (certificate == nullptr) return InvalidArgument("{}", kNoCertificate);
   const std::unique_ptr<GENERAL_NAMES, decltype(&GENERAL_NAMES_free)> names(
       static_cast<GENERAL_NAMES*>(

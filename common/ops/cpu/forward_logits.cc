@@ -37,7 +37,7 @@ GemmCall CpuForwardOps::ChunkGemm(Matrix hidden,
   call.a = hidden.data;
   call.a_stride = hidden.stride;
   call.panel_bytes = PackedBytes(16, head.cols, dtype_);
-  call.b = head.packed + chunk * (kVocabChunk / 16) * call.panel_bytes;
+  call.b = head.values + chunk * (kVocabChunk / 16) * call.panel_bytes;
   call.k = head.cols;
   call.n = cols;
   if (head.bias != nullptr) {

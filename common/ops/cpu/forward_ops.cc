@@ -45,7 +45,7 @@ void CpuForwardOps::Embed(const int32_t* ids, const LinearWeight& table, Matrix 
   pool_->ParallelRows(out.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) {
       TANDEM_CHECK(ids[row] >= 0 && ids[row] < table.rows, "token id outside the embedding");
-      UnpackRows(table.packed, table.cols, dtype_, ids[row], 1, Row(out, row));
+      UnpackRows(table.values, table.cols, dtype_, ids[row], 1, Row(out, row));
     }
   });
 }
@@ -81,7 +81,7 @@ void CpuForwardOps::Linear(Matrix in, const LinearWeight& weight, Matrix out) {
   GemmCall call;
   call.a = in.data;
   call.a_stride = in.stride;
-  call.b = weight.packed;
+  call.b = weight.values;
   call.panel_bytes = PackedBytes(16, weight.cols, dtype_);
   call.k = weight.cols;
   call.n = weight.rows;

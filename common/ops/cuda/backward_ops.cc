@@ -144,7 +144,7 @@ void CudaBackwardOps::HeadGradients(Matrix hidden,
     const Matrix dlogits = {scratch, hidden.rows, ids, kGroupIds};
     LogitsGradients(hidden, head, vocab_limit, group, rows, dlogits);
     LinearWeight part = head;
-    part.packed += group.first_id * head.cols * 2;
+    part.values += group.first_id * head.cols * 2;
     part.rows = ids;
     linear_->AddInput(dlogits, part, sums);
     if (dhead == nullptr) continue;

@@ -38,7 +38,7 @@ void CudaForwardOps::Embed(const int32_t* ids, const LinearWeight& table, Matrix
   for (int64_t row = 0; row < out.rows; ++row) {
     TANDEM_CHECK(ids[row] >= 0 && ids[row] < table.rows, "token id outside the embedding");
   }
-  TakeRows({const_cast<std::byte*>(table.packed), table.rows, table.cols, table.cols}, ids, out);
+  TakeRows({const_cast<std::byte*>(table.values), table.rows, table.cols, table.cols}, ids, out);
 }
 
 void CudaForwardOps::TakeRows(Matrix in, const int32_t* rows, Matrix out) {

@@ -54,7 +54,7 @@ absl::StatusOr<Value> Expression::Evaluate(Frame& frame) const {
   if (depth.too_deep()) return allowance.status();
   TANDEM_RETURN_IF_ERROR(allowance.Step());
   absl::StatusOr<Value> value = Compute(frame);
-  // What came of it may be cut short.
+  // The result may be truncated.
   if (!allowance.ok()) return allowance.status();
   return value;
 }

@@ -21,7 +21,7 @@ absl::StatusOr<Flow> RenderBody(const Body& body, Frame& frame, std::string& out
   if (depth.too_deep()) return allowance.status();
   for (const auto& statement : body) {
     absl::StatusOr<Flow> flow = statement->Render(frame, out);
-    // What was written may be cut short.
+    // The written text may be truncated.
     if (!allowance.Step().ok()) flow = allowance.status();
     if (!flow.ok() && frame.runtime.error_line == 0) frame.runtime.error_line = statement->line;
     if (!flow.ok() || *flow != Flow::kNext) return flow;

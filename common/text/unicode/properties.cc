@@ -2,6 +2,7 @@
 
 #include <unicode/bytestream.h>
 #include <unicode/casemap.h>
+#include <unicode/normalizer2.h>
 #include <unicode/stringoptions.h>
 #include <unicode/stringpiece.h>
 #include <unicode/uchar.h>
@@ -161,6 +162,17 @@ bool HasOnlyLowerCase(std::string_view text) {
 
 bool HasOnlyUpperCase(std::string_view text) {
   return HasNoCaseBut(UCHAR_UPPERCASE, UCHAR_LOWERCASE, text);
+}
+
+std::string NormalizeNfc(std::string_view text) {
+  UErrorCode error = U_ZERO_ERROR;
+  const icu::Normalizer2* const nfc = icu::Normalizer2::getNFCInstance(error);
+  TANDEM_CHECK(U_SUCCESS(error), "ICU has no data for Unicode normalization");
+  std::string out;
+  icu::StringByteSink<std::string> sink(&out, static_cast<int32_t>(text.size()));
+  nfc->normalizeUTF8(0, Piece(text), sink, nullptr, error);
+  TANDEM_CHECK(U_SUCCESS(error), "ICU cannot normalize a text");
+  return out;
 }
 
 }  // namespace tandem

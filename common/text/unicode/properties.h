@@ -1,4 +1,4 @@
-// Character properties and case mapping, by ICU.
+// Character properties, case mapping and normalization, by ICU.
 #pragma once
 
 #include <string>
@@ -33,5 +33,9 @@ std::string Capitalize(std::string_view text);
 // character of another case. Letters without a counterpart, such as ª, count too. Need valid UTF-8.
 bool HasOnlyLowerCase(std::string_view text);
 bool HasOnlyUpperCase(std::string_view text);
+
+// Normalization form C (Unicode Standard Annex #15). Needs valid UTF-8. ASCII text comes back
+// unchanged at the cost of one scan.
+std::string NormalizeNfc(std::string_view text);
 
 }  // namespace tandem

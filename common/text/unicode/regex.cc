@@ -21,7 +21,7 @@ constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kDepthLimit = 1'000'000;  // of the interpreter, where there is no JIT
 constexpr uint32_t kHeapLimitKiB = 64 << 10;
 
-// What a search may cost, the same for all; never freed.
+// The limits of a search, the same for all; never freed.
 pcre2_match_context* Limits() {
   static pcre2_match_context* const limits = [] {
     pcre2_match_context* made = pcre2_match_context_create(nullptr);

@@ -42,7 +42,7 @@ bool Write(int fd, const std::string& line) {
   return write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
 }
 
-std::string TextOf(const std::string& path) {
+std::string LogFileText(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -71,9 +71,9 @@ TEST_CASE("a log that is too large is renamed, and no line is lost", "[log_file]
     }
     Write(STDERR_FILENO, "last\n");
   }
-  REQUIRE(TextOf(path) == "last\n");
-  REQUIRE(TextOf(path + ".1") == "error 3\noutput 3\n");
-  REQUIRE(TextOf(path + ".2") == "error 2\noutput 2\n");
+  REQUIRE(LogFileText(path) == "last\n");
+  REQUIRE(LogFileText(path + ".1") == "error 3\noutput 3\n");
+  REQUIRE(LogFileText(path + ".2") == "error 2\noutput 2\n");
   REQUIRE(NamesIn(dir) ==
           std::set<std::string>{"trainer-0.log", "trainer-0.log.1", "trainer-0.log.2"});
 }
@@ -91,9 +91,9 @@ TEST_CASE("standard output that goes elsewhere stays there", "[log_file]") {
     Write(STDOUT_FILENO, "said\n");
     Write(STDERR_FILENO, "after\n");
   }
-  REQUIRE(TextOf(output) == "said\n");
-  REQUIRE(TextOf(path + ".1") == "before\n");
-  REQUIRE(TextOf(path) == "after\n");
+  REQUIRE(LogFileText(output) == "said\n");
+  REQUIRE(LogFileText(path + ".1") == "before\n");
+  REQUIRE(LogFileText(path) == "after\n");
 }
 
 TEST_CASE("a stream that is not the launcher's file is left alone", "[log_file]") {
@@ -108,7 +108,7 @@ TEST_CASE("a stream that is not the launcher's file is left alone", "[log_file]"
     log.BeginAnewIfLarge();
   }
   REQUIRE(NamesIn(dir) == std::set<std::string>{"mine", "rollout-0.log"});
-  REQUIRE(TextOf(other) == "a line\n");
+  REQUIRE(LogFileText(other) == "a line\n");
 }
 
 TEST_CASE("a launcher's variables ask for it", "[log_file]") {

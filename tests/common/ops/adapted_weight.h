@@ -26,8 +26,8 @@ struct Adapted {
     const int64_t n = view.rows, first = n / 2, second = n / 3;
     view.adapter = {
         .parts = 3,
-        .a = a.view().packed,
-        .b = b.view().packed,
+        .a = a.view().values,
+        .b = b.view().values,
         .rank = rank,
         .scaling = 1.7f,
         .part = {{0, first}, {first, hole ? 0 : second}, {first + second, n - first - second}}};

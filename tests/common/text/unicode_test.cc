@@ -1,6 +1,5 @@
 #include <catch2/catch.hpp>
 
-#include "common/text/unicode/normalization.h"
 #include "common/text/unicode/properties.h"
 #include "common/text/unicode/utf8.h"
 

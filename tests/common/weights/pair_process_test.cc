@@ -127,28 +127,28 @@ TEST_CASE("W11: a trainer that stalls holds no one up: the next one takes over")
   REQUIRE(pair.Check(*weights).ok());
 }
 
-TEST_CASE("a call of another generation or version is aborted and leaves the open update alone") {
+TEST_CASE("a call of another update or version is aborted and leaves the open update alone") {
   Pair pair("small", Way());
   const auto rollout = pair.StartRollout();
   const auto stub = v1::RolloutService::NewStub(pair.channel);
-  const auto begin = [&](int64_t version, int64_t generation) {
+  const auto begin = [&](int64_t version, int64_t number) {
     grpc::ClientContext context;
     SetDeadline(context, kPatience);
     v1::BeginUpdateRequest request;
     request.set_version(version);
-    request.set_generation(generation);
+    request.set_generation(number);
     request.set_slot_bytes(65536);
     request.set_slots(1);
     ToProto(ManifestOf(pair.layout), request.mutable_manifest());
     v1::BeginUpdateResponse response;
     return stub->BeginUpdate(&context, request, &response).error_code();
   };
-  const auto apply = [&](int64_t version, int64_t generation) {
+  const auto apply = [&](int64_t version, int64_t number) {
     grpc::ClientContext context;
     SetDeadline(context, kPatience);
     v1::ApplyBucketRequest request;
     request.set_version(version);
-    request.set_generation(generation);
+    request.set_generation(number);
     v1::ApplyBucketResponse response;
     return stub->ApplyBucket(&context, request, &response).error_code();
   };

@@ -1,4 +1,4 @@
-// The rollout's end of a pair in one process: sockets, generations, the trainer's death.
+// The rollout's end of a pair in one process: sockets, numbers of updates, the trainer's death.
 #include <cstring>
 #include <filesystem>
 
@@ -29,12 +29,12 @@ struct PairFixture {
     REQUIRE(made.ok());
     slots = std::move(made).value();
   }
-  absl::Status Begin(int64_t version, int64_t generation) {
+  absl::Status Begin(int64_t version, int64_t number) {
     states.CloseAdmission();
-    return updates->Begin({{version, generation}, {1 << 20, 1}, manifest});
+    return updates->Begin({{version, number}, {1 << 20, 1}, manifest});
   }
-  UniqueFd Pass(int64_t generation) {
-    auto connection = PassSlots(updates->pair_socket(), generation, *slots);
+  UniqueFd Pass(int64_t number) {
+    auto connection = PassSlots(updates->pair_socket(), number, *slots);
     REQUIRE(connection.ok());
     return std::move(connection).value();
   }
@@ -61,7 +61,7 @@ struct PairFixture {
 
 }  // namespace
 
-TEST_CASE("slots of another generation are not taken") {
+TEST_CASE("slots of another update are not taken") {
   PairFixture f;
   REQUIRE(f.Begin(1, 100).ok());
   const UniqueFd stale = f.Pass(99);
@@ -84,7 +84,7 @@ TEST_CASE("slots of another size than announced are refused") {
           absl::StatusCode::kInvalidArgument);
 }
 
-TEST_CASE("a larger generation replaces an open update and a smaller one does not") {
+TEST_CASE("an update with a larger number replaces an open one and a smaller one does not") {
   PairFixture f;
   REQUIRE(f.updates->AdoptVersion(5).ok());
   REQUIRE(f.Begin(6, 100).ok());
@@ -124,7 +124,7 @@ TEST_CASE("the end of the connection ends the update, and the next one works") {
   REQUIRE(f.updates->Commit({6, 101}, digests).ok());
 }
 
-TEST_CASE("an abort of another version or generation is ignored") {
+TEST_CASE("an abort of another version or update is ignored") {
   PairFixture f;
   REQUIRE(f.Begin(6, 100).ok());
   f.updates->Abort({5, 100});

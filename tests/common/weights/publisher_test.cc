@@ -29,9 +29,9 @@ struct PublisherFixture {
 };
 
 // Notes how often the calling thread had moved when a range was asked for.
-class MovesAtRanges : public ReferenceWeights {
+class MovesAtRanges : public ExpectedWeights {
  public:
-  explicit MovesAtRanges(ReferenceWeights& weights) : weights_(weights) {}
+  explicit MovesAtRanges(ExpectedWeights& weights) : weights_(weights) {}
   absl::StatusOr<const void*> Rows(const TensorRows& rows) override {
     moves.push_back(testing::OwnProgress().moves);
     return weights_.Rows(rows);
@@ -43,7 +43,7 @@ class MovesAtRanges : public ReferenceWeights {
   std::vector<int64_t> moves;
 
  private:
-  ReferenceWeights& weights_;
+  ExpectedWeights& weights_;
 };
 
 }  // namespace
@@ -77,19 +77,19 @@ TEST_CASE("a source that fails aborts the update on the rollout") {
   REQUIRE(f.publisher.Publish(1, f.weights, &f.client).ok());
 }
 
-TEST_CASE("generations grow from update to update and over groups of trainers") {
+TEST_CASE("numbers of updates grow from update to update and over groups of trainers") {
   PublisherFixture f;
   int64_t last = 0;
   for (int i = 0; i < 5; ++i) {
     REQUIRE(f.publisher.Publish(i, f.weights, &f.client).ok());
-    REQUIRE(f.client.request().id.generation > last);
-    last = f.client.request().id.generation;
+    REQUIRE(f.client.request().id.update_number > last);
+    last = f.client.request().id.update_number;
   }
   PublishOptions of_next_group{8192, 2, nullptr};
   of_next_group.group_generation = 1;
   WeightPublisher restarted(&f.layout, of_next_group);
   REQUIRE(restarted.Publish(9, f.weights, &f.client).ok());
-  REQUIRE(f.client.request().id.generation > last);
+  REQUIRE(f.client.request().id.update_number > last);
 }
 
 TEST_CASE("slots are no larger and no more than the update needs") {

@@ -22,8 +22,8 @@ struct ReceiverFixture {
   UpdateTransaction receiver{
       CreateCpuStorageOps(&layout, storage.data(), std::make_shared<ThreadPool>(2))};
 
-  absl::Status Apply(const BucketEntry& entry, int64_t version = 1, int64_t generation = 10) {
-    return receiver.Apply({version, generation}, {slot.data(), 1 << 16}, {entry});
+  absl::Status Apply(const BucketEntry& entry, int64_t version = 1, int64_t number = 10) {
+    return receiver.Apply({version, number}, {slot.data(), 1 << 16}, {entry});
   }
 };
 
@@ -121,7 +121,7 @@ TEST_CASE("the order of a manifest is free") {
   REQUIRE(f.receiver.version() == 1);
 }
 
-TEST_CASE("another version or generation than the open one is aborted") {
+TEST_CASE("another version or update than the open one is aborted") {
   ReceiverFixture f;
   REQUIRE(f.Apply({0, 0, 1, 0}).code() == absl::StatusCode::kAborted);
   REQUIRE(f.receiver.Begin({1, 10}, f.manifest).ok());
@@ -132,7 +132,7 @@ TEST_CASE("another version or generation than the open one is aborted") {
   REQUIRE(f.receiver.updating());
   REQUIRE(f.receiver.Begin({2, 11}, f.manifest).code() == absl::StatusCode::kFailedPrecondition);
   REQUIRE(f.receiver.open().version == 1);
-  REQUIRE(f.receiver.open().generation == 10);
+  REQUIRE(f.receiver.open().update_number == 10);
 }
 
 TEST_CASE("entries outside their tensor or slot are refused before a byte is written") {

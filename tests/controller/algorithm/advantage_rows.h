@@ -44,7 +44,7 @@ inline absl::StatusOr<std::vector<std::vector<RowAdvantage>>> RunStep(
     for (const AdvantageGroup& group : groups) {
       if (const auto status = step.Observe(group); !status.ok()) return status;
     }
-    if (const auto status = step.Settle(); !status.ok()) return status;
+    if (const auto status = step.FinishObserving(); !status.ok()) return status;
   }
   std::vector<std::vector<RowAdvantage>> results;
   for (const AdvantageGroup& group : groups) {

@@ -97,7 +97,7 @@ absl::StatusOr<EstimatedBatch> Run(const GoldenCase& c, const GoldenBatch& batch
     for (const AdvantageGroup& group : groups) {
       if (const auto status = step.Observe(group); !status.ok()) return status;
     }
-    if (const auto status = step.Settle(); !status.ok()) return status;
+    if (const auto status = step.FinishObserving(); !status.ok()) return status;
   }
   const size_t size = batch.rows.size() * batch.width;
   EstimatedBatch all{std::vector<double>(size), std::vector<double>(size)};

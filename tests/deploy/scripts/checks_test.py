@@ -69,7 +69,7 @@ class LayersTest(unittest.TestCase):
 
     def test_rooms_of_the_controller_stand_above_each_other(self):
         self.refused("controller/store/a.h", '"controller/run/train_loop.h"')
-        self.refused("controller/step/a.cc", '"controller/generation/background_generation.h"')
+        self.refused("controller/step/a.cc", '"controller/generation/overlapped_rounds.h"')
         self.refused("controller/cli/a.cc", '"controller/run/train_loop.h"')
         self.allowed("controller/run/a.cc", '"controller/step/scoring.h"')
         self.allowed("controller/partial_rollout/a.cc", '"controller/partial_rollout/buffer/rollout_buffer.h"')

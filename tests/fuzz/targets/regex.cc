@@ -1,7 +1,7 @@
 // A pattern of a tokenizer.json or of a reward's arguments (first line), and a text it searches.
 #include "common/text/unicode/regex.h"
 
-#include "common/text/unicode/normalization.h"
+#include "common/text/unicode/properties.h"
 #include "common/text/unicode/utf8.h"
 #include "tests/fuzz/target.h"
 

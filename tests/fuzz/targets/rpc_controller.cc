@@ -160,6 +160,5 @@ TANDEM_FUZZ_TARGET(rpc_controller) {
   static std::unique_ptr<tandem::fuzz::EndedRun> run;
   static int calls = 0;
   if (run == nullptr || calls++ % 1000 == 0) run = std::make_unique<tandem::fuzz::EndedRun>();
-  tandem::fuzz::ByteSource source(input);
-  for (int i = 0; i < 8 && !source.empty(); ++i) run->Call(source);
+  tandem::fuzz::FeedCalls(input, *run);
 }

@@ -79,7 +79,7 @@ class Rollout {
     }
     streams_.clear();
   }
-  // Whether it is as it was at first, so that an input does the same whatever came before it.
+  // Whether it is as it was at first.
   bool IsNew() const {
     const EngineStatus now = engine_->status();
     return !changed_ && now.state == RolloutState::kServing && now.version == 0;
@@ -212,12 +212,7 @@ class Rollout {
 }  // namespace tandem::fuzz
 
 TANDEM_FUZZ_TARGET(rpc_rollout) {
-  static std::unique_ptr<tandem::fuzz::Rollout> rollout;
-  if (rollout == nullptr || !rollout->IsNew()) {
-    rollout.reset();
-    rollout = std::make_unique<tandem::fuzz::Rollout>();
-  }
-  tandem::fuzz::ByteSource source(input);
-  for (int i = 0; i < 8 && !source.empty(); ++i) rollout->Call(source);
-  rollout->EndStreams();
+  auto& rollout = tandem::fuzz::KeptWhileNew<tandem::fuzz::Rollout>();
+  tandem::fuzz::FeedCalls(input, rollout);
+  rollout.EndStreams();
 }

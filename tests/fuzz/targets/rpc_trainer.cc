@@ -171,11 +171,5 @@ class TrainerRank {
 }  // namespace tandem::fuzz
 
 TANDEM_FUZZ_TARGET(rpc_trainer) {
-  static std::unique_ptr<tandem::fuzz::TrainerRank> trainer;
-  if (trainer == nullptr || !trainer->IsNew()) {
-    trainer.reset();
-    trainer = std::make_unique<tandem::fuzz::TrainerRank>();
-  }
-  tandem::fuzz::ByteSource source(input);
-  for (int i = 0; i < 8 && !source.empty(); ++i) trainer->Call(source);
+  tandem::fuzz::FeedCalls(input, tandem::fuzz::KeptWhileNew<tandem::fuzz::TrainerRank>());
 }

@@ -60,7 +60,7 @@ absl::Status Linear(CudaContext& context, ForwardOps& ops, const Sizes& sizes, i
     TANDEM_ASSIGN_OR_RETURN(std::byte* const weight, RandomValues(context, out * inner * 2));
     TANDEM_ASSIGN_OR_RETURN(std::byte* const x, RandomValues(context, sizes.rows * inner * 2));
     TANDEM_ASSIGN_OR_RETURN(std::byte* const y, RandomValues(context, sizes.rows * out * 2));
-    const LinearWeight view = {.packed = weight, .rows = out, .cols = inner};
+    const LinearWeight view = {.values = weight, .rows = out, .cols = inner};
     TANDEM_ASSIGN_OR_RETURN(
         const double one, Best(context, [&] {
           ops.Linear({x, sizes.rows, inner, inner}, view, {y, sizes.rows, out, out});

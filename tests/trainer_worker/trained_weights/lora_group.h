@@ -66,13 +66,13 @@ inline std::vector<Digest> MergedDigests(TrainerRanks& group) {
 // The same of what a check compares with, which the host merges. Tensors are small here.
 inline std::vector<Digest> OracleDigests(Rank& rank) {
   TrainingSession& session = *rank.session;
-  const auto oracle = session.weights().OpenReference("");
-  REQUIRE(oracle.ok());
+  const auto expected = session.weights().OpenExpected("");
+  REQUIRE(expected.ok());
   std::vector<Digest> digests;
   for (const TensorPlace& place : session.decoder().layout().places()) {
     const auto element = static_cast<int64_t>(DTypeBytes(session.decoder().layout().dtype()));
     const int64_t row_bytes = place.cols() * element;
-    const auto rows = (*oracle)->Rows({&place, 0, place.rows(), row_bytes});
+    const auto rows = (*expected)->Rows({&place, 0, place.rows(), row_bytes});
     INFO(rows.status().ToString());
     REQUIRE(rows.ok());
     digests.push_back(DigestOf(*rows, place.rows() * row_bytes));

@@ -251,7 +251,7 @@ TEST_CASE("adapters saved alone that are damaged or missing are refused by name"
   REQUIRE(MessageOf(missing).find(path) != std::string::npos);
 }
 
-TEST_CASE("a check's oracle is the base on disk with the current adapters", "[trainer][lora]") {
+TEST_CASE("a check expects the base on disk with the current adapters", "[trainer][lora]") {
   TrainerRig rig(2, WithRank(4));
   rig.GiveSamples(RandomSamples(5, 3));
   rig.Reset(1);

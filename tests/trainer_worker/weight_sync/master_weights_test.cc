@@ -6,7 +6,7 @@
 #include "common/model_spec/row_ranges.h"
 #include "tests/common/weights/memory_rollout.h"
 #include "tests/trainer_worker/trainer_ranks.h"
-#include "trainer_worker/weight_sync/reference_weights.h"
+#include "trainer_worker/weight_sync/expected_weights.h"
 #include "trainer_worker/weight_sync/weight_sources.h"
 
 namespace tandem {
@@ -60,10 +60,10 @@ std::vector<WeightCheckReport> CheckAll(TrainerRanks& group,
                                         std::vector<std::unique_ptr<MemoryRollout>>& rollouts) {
   std::vector<WeightCheckReport> reports(rollouts.size());
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const auto oracle, MasterRowsOf(rank, {}));
+    TANDEM_ASSIGN_OR_RETURN(const auto expected, MasterRowsOf(rank, {}));
     MemoryReader reader(*rollouts[static_cast<size_t>(index)]);
     TANDEM_ASSIGN_OR_RETURN(reports[static_cast<size_t>(index)],
-                            CheckWeights(rank.session->decoder().layout(), *oracle, &reader));
+                            CheckWeights(rank.session->decoder().layout(), *expected, &reader));
     return absl::OkStatus();
   });
   return reports;

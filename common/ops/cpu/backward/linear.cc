@@ -35,7 +35,7 @@ void LinearBackward::Input(Matrix dout, const LinearWeight& weight, Matrix din) 
   GemmCall call;
   call.a = dout.data;
   call.a_stride = dout.stride;
-  call.b = Transposed(weight.packed, weight.rows, weight.cols, context_.weight_panels);
+  call.b = Transposed(weight.values, weight.rows, weight.cols, context_.weight_panels);
   call.panel_bytes = PanelBytes(PaddedRows(weight.rows), context_.element_bytes);
   call.k = weight.rows;
   call.n = weight.cols;

@@ -43,7 +43,7 @@ struct LogitsBackward::LogitsArgs {
     call.a = hidden.data;
     call.a_stride = hidden.stride;
     call.panel_bytes = PackedBytes(16, head.cols, dtype);
-    call.b = head.packed + chunk * (kVocabChunk / 16) * call.panel_bytes;
+    call.b = head.values + chunk * (kVocabChunk / 16) * call.panel_bytes;
     call.k = head.cols;
     call.n = ChunkColumns(chunk, vocab_limit);
     call.c = logits;

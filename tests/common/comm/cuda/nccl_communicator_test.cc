@@ -36,7 +36,7 @@ struct Rank {
     options.cuda = &cuda;
     options.compute = compute;
     options.nccl = &nccl;
-    options.generation = 5;
+    options.group_generation = 5;
     options.scratch_bytes = 64;
     options.single_channel = true;
     options.clock = &clock;

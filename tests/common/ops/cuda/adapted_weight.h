@@ -23,9 +23,9 @@ struct AdaptedWeight {
   }
   // As a GPU has it, and as a CPU.
   LinearWeight rows() const {
-    return With(RowMajor(weight), RowMajor(a).packed, RowMajor(b).packed);
+    return With(RowMajor(weight), RowMajor(a).values, RowMajor(b).values);
   }
-  LinearWeight panels() const { return With(weight.view(), a.view().packed, b.view().packed); }
+  LinearWeight panels() const { return With(weight.view(), a.view().values, b.view().values); }
   // Without the adapters.
   LinearWeight base() const { return RowMajor(weight); }
   // Of a row of W; -1: it has no adapter.

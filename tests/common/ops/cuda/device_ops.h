@@ -34,7 +34,7 @@ class DeviceOps {
 // The weight as a GPU wants it: dense, row-major.
 inline LinearWeight RowMajor(const TestWeight& weight) {
   LinearWeight view = weight.view();
-  view.packed = static_cast<const std::byte*>(weight.source.data());
+  view.values = static_cast<const std::byte*>(weight.source.data());
   return view;
 }
 

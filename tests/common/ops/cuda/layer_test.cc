@@ -59,8 +59,8 @@ struct Layer {
     LinearWeight with = view(weight);
     if (!adapted) return with;
     with.adapter = {.parts = static_cast<int>(adapter.parts.size()),
-                    .a = view(adapter.a).packed,
-                    .b = view(adapter.b).packed,
+                    .a = view(adapter.a).values,
+                    .b = view(adapter.b).values,
                     .rank = Adapter::kRank,
                     .scaling = 1.5f,
                     .part = {}};

@@ -35,7 +35,7 @@ class PairClient : public UpdateClient {
     TANDEM_RETURN_IF_ERROR(updates_->Begin(request_));
     PeerConnection link{.socket = UniqueFd(), .timeout = partner_timeout};
     TANDEM_ASSIGN_OR_RETURN(link.socket,
-                            PassSlots(updates_->pair_socket(), request.id.generation, slots));
+                            PassSlots(updates_->pair_socket(), request.id.update_number, slots));
     return link;
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {

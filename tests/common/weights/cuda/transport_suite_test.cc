@@ -110,7 +110,7 @@ TEST_CASE("a rank that publishes nothing gathers every tensor, whatever the tran
   }
 }
 
-TEST_CASE("slots of another generation, size or device are not taken") {
+TEST_CASE("slots of another update, size or device are not taken") {
   for (const Way way : kWays) {
     INFO(NameOf(way));
     PairRig rig(way, OddSpec(true));

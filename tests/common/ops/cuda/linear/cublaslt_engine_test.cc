@@ -251,7 +251,7 @@ TEST_CASE("Gradients of inputs are added piece by piece", "[ops][cuda][lt]") {
     LinearWeight piece = bench.weight.weight();
     piece.rows = 16;
     bench.linear->AddInput({dout.data(), 20, 16, dout.stride()}, piece, din);
-    piece.packed += 16 * 48 * 2;
+    piece.values += 16 * 48 * 2;
     piece.rows = 8;
     bench.linear->AddInput({dout.data() + 16, 20, 8, dout.stride()}, piece, din);
     REQUIRE(bench.context->Synchronize().ok());

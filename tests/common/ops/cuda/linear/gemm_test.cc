@@ -33,7 +33,7 @@ Gemm ForwardOfGemm(Matrix in, const LinearWeight& weight, const DeviceMatrix& ou
           .k = weight.cols,
           .a = in.data,
           .a_stride = in.stride,
-          .b = weight.packed,
+          .b = weight.values,
           .b_stride = weight.cols,
           .bias = weight.bias,
           .c = out.data(),

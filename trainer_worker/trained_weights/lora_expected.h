@@ -20,21 +20,21 @@ namespace tandem {
 // rows are the unchanged base's and the rounded masters'. The base in memory, sent data and a GPU's
 // merging have no part in the result. Every rank reads for itself, so calls are not collective. Not
 // thread-safe.
-class LoraReferenceWeights : public ReferenceWeights {
+class LoraExpectedWeights : public ExpectedWeights {
  public:
   // `weights`, whose adapters have been gathered, outlives the object. If `adapter_dir` is not
   // empty, the adapters are read from its files instead. Allocates memory for two ranges of rows
   // and, under the tag gather, for a tensor's A and a range of B unless those are in host memory.
   // Errors as HfCheckpoint and PeftAdapter; InvalidArgument: the directory's rank, alpha or targets
   // differ from the run's; ResourceExhausted: there is not enough memory.
-  static absl::StatusOr<std::unique_ptr<LoraReferenceWeights>> Open(
+  static absl::StatusOr<std::unique_ptr<LoraExpectedWeights>> Open(
       const std::string& model_dir,
       const ModelSpec& spec,
       const LoraWeights* weights,
       bool merged,
       Ledger* ledger,
       const std::string& adapter_dir = "");
-  LoraReferenceWeights(const LoraWeights* weights, Ledger* ledger)
+  LoraExpectedWeights(const LoraWeights* weights, Ledger* ledger)
       : weights_(weights), a_(weights->device(), ledger), b_(weights->device(), ledger) {}
   absl::StatusOr<const void*> Rows(const TensorRows& rows) override;
   absl::StatusOr<std::vector<int64_t>> ExchangeCounts(int64_t mine) override {

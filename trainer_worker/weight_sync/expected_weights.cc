@@ -1,4 +1,4 @@
-#include "trainer_worker/weight_sync/reference_weights.h"
+#include "trainer_worker/weight_sync/expected_weights.h"
 
 #include "common/base/status.h"
 #include "common/comm/communicator.h"

@@ -1,4 +1,4 @@
-// Reference rows of weight checks: from a HF checkpoint on disk, or from the ranks' masters.
+// The rows that a weight check expects: from a HF checkpoint on disk, or from the ranks' masters.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace tandem {
 
 // Rows of a HF checkpoint. Not collective: every rank reads for itself. Not thread-safe.
-class CheckpointWeights : public ReferenceWeights {
+class CheckpointWeights : public ExpectedWeights {
  public:
   // `dtype` is the layout's. Allocates memory for a range of rows, under the tag gather. Errors as
   // HfCheckpoint; ResourceExhausted: there is not enough memory.
@@ -46,10 +46,10 @@ struct MasterWeightsOptions {
 };
 
 // Rows of full tensors, rounded from the ranks' masters without use of the rounded copy: the
-// reference of a weight check, and the source of a checkpoint's HF export. Collective: every rank
-// calls for the same rows in the same order. Offloaded masters are in memory only while their range
-// is read. Not thread-safe.
-class MasterWeights : public ReferenceWeights {
+// rows that a weight check expects, and the source of a checkpoint's HF export. Collective: every
+// rank calls for the same rows in the same order. Offloaded masters are in memory only while their
+// range is read. Not thread-safe.
+class MasterWeights : public ExpectedWeights {
  public:
   // Collective. Allocates the scratch memory, under the tag gather, for the life of the object; all
   // arguments outlive it. ResourceExhausted: there is not enough memory; Aborted: another rank has

@@ -1,4 +1,4 @@
-#include "trainer_worker/trained_weights/lora_reference.h"
+#include "trainer_worker/trained_weights/lora_expected.h"
 
 #include <string_view>
 
@@ -16,33 +16,34 @@ constexpr std::string_view kB = ".lora_B.weight";
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LoraReferenceWeights>> LoraReferenceWeights::Open(
+absl::StatusOr<std::unique_ptr<LoraExpectedWeights>> LoraExpectedWeights::Open(
     const std::string& model_dir,
     const ModelSpec& spec,
     const LoraWeights* weights,
     bool merged,
     Ledger* ledger,
     const std::string& adapter_dir) {
-  auto oracle = std::make_unique<LoraReferenceWeights>(weights, ledger);
+  auto expected = std::make_unique<LoraExpectedWeights>(weights, ledger);
   if (!adapter_dir.empty()) {
-    TANDEM_ASSIGN_OR_RETURN(oracle->on_disk_, PeftAdapter::Open(adapter_dir, spec));
+    TANDEM_ASSIGN_OR_RETURN(expected->on_disk_, PeftAdapter::Open(adapter_dir, spec));
     TANDEM_RETURN_IF_ERROR(
-        SameLora(weights->spec(), "model.lora", oracle->on_disk_->spec(), adapter_dir));
+        SameLora(weights->spec(), "model.lora", expected->on_disk_->spec(), adapter_dir));
   }
-  TANDEM_ASSIGN_OR_RETURN(oracle->checkpoint_, HfCheckpoint::Open(model_dir, spec));
-  oracle->base_dtype_ = oracle->checkpoint_->exact_dtype();
-  oracle->merge_ = merged;
+  TANDEM_ASSIGN_OR_RETURN(expected->checkpoint_, HfCheckpoint::Open(model_dir, spec));
+  expected->base_dtype_ = expected->checkpoint_->exact_dtype();
+  expected->merge_ = merged;
   const int64_t compute =
       RowScratchBytes(spec, static_cast<int64_t>(DTypeBytes(weights->plan().layout().dtype())));
   // As many rows of a wider dtype need at most twice the bytes.
   const int64_t base = 2 * compute;
-  TANDEM_ASSIGN_OR_RETURN(oracle->base_, TakeHostMemory(weights->device(), "gather", base, ledger));
-  TANDEM_ASSIGN_OR_RETURN(oracle->merged_,
+  TANDEM_ASSIGN_OR_RETURN(expected->base_,
+                          TakeHostMemory(weights->device(), "gather", base, ledger));
+  TANDEM_ASSIGN_OR_RETURN(expected->merged_,
                           TakeHostMemory(weights->device(), "gather", compute, ledger));
-  return oracle;
+  return expected;
 }
 
-const LoraTarget* LoraReferenceWeights::AdapterOf(const std::string& name) const {
+const LoraTarget* LoraExpectedWeights::AdapterOf(const std::string& name) const {
   for (const std::string_view suffix : {kA, kB}) {
     if (!name.ends_with(suffix)) continue;
     return weights_->spec().Find(name.substr(0, name.size() - suffix.size()) + ".weight");
@@ -50,10 +51,10 @@ const LoraTarget* LoraReferenceWeights::AdapterOf(const std::string& name) const
   return nullptr;
 }
 
-absl::StatusOr<const float*> LoraReferenceWeights::Matrix(size_t target,
-                                                          LoraMatrix matrix,
-                                                          int64_t row,
-                                                          int64_t rows) {
+absl::StatusOr<const float*> LoraExpectedWeights::Matrix(size_t target,
+                                                         LoraMatrix matrix,
+                                                         int64_t row,
+                                                         int64_t rows) {
   const bool is_a = matrix == LoraMatrix::kA;
   HostStaging& staging = is_a ? a_ : b_;
   const int64_t cols = is_a ? weights_->spec().targets[target].in : weights_->spec().rank;
@@ -68,8 +69,8 @@ absl::StatusOr<const float*> LoraReferenceWeights::Matrix(size_t target,
   return values;
 }
 
-absl::StatusOr<const void*> LoraReferenceWeights::AdapterRows(const TensorRows& rows,
-                                                              const LoraTarget& target) {
+absl::StatusOr<const void*> LoraExpectedWeights::AdapterRows(const TensorRows& rows,
+                                                             const LoraTarget& target) {
   const auto index = static_cast<size_t>(&target - weights_->spec().targets.data());
   const LoraMatrix matrix = rows.place->name.ends_with(kA) ? LoraMatrix::kA : LoraMatrix::kB;
   const int64_t count = rows.rows * rows.place->cols();
@@ -80,7 +81,7 @@ absl::StatusOr<const void*> LoraReferenceWeights::AdapterRows(const TensorRows& 
   return merged_->data();
 }
 
-absl::StatusOr<const void*> LoraReferenceWeights::Rows(const TensorRows& rows) {
+absl::StatusOr<const void*> LoraExpectedWeights::Rows(const TensorRows& rows) {
   const std::string& name = rows.place->name;
   const DType dtype = weights_->plan().layout().dtype();
   if (const LoraTarget* const adapter = AdapterOf(name); adapter != nullptr) {

@@ -1,4 +1,4 @@
-#include "controller/data/prompt_loader.h"
+#include "controller/data/run_data.h"
 
 #include <fstream>
 
