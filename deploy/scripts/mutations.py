@@ -193,6 +193,28 @@ def sources_of(room):
     return sorted(str(path.relative_to(ROOT)) for pattern in ROOMS[room][0] for path in ROOT.glob(pattern))
 
 
+def succeeds(command, folder):
+    """Runs it. What it has started ends with this script, too: a test of a mutant may loop for ever."""
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          start_new_session=True) as process:
+        try:
+            return process.wait() == 0
+        except BaseException:
+            end_session(process.pid)
+            raise
+
+
+def end_session(session):
+    """ctest gives each test a process group of its own; all are in the session."""
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+            if int(fields[3]) == session:
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+        except (OSError, IndexError):
+            continue  # it has ended meanwhile
+
+
 class Copy:
     """The tree as it is now, elsewhere, with a build folder in which each room's sources are compiled alone."""
 
@@ -254,15 +276,12 @@ class Copy:
             path.write_text((ROOT / file).read_text())
 
     def builds(self, program):
-        return subprocess.run(["nice", "-n", "5", "ninja", "-C", self.build, program], capture_output=True,
-                              check=False).returncode == 0
+        return succeeds(["nice", "-n", "5", "ninja", "-C", self.build, program], self.root)
 
     def fails(self, test):
         """Whether the test fails, takes too long, or takes too much memory."""
-        run = subprocess.run(["prlimit", f"--as={MEMORY_BYTES}", "--core=0", "nice", "-n", "5", "ctest", "--test-dir",
-                              self.build, "--no-tests=error", "--timeout", str(SECONDS), "-R", f"^{test}$"],
-                             cwd=self.root, capture_output=True, check=False)
-        return run.returncode != 0
+        return not succeeds(["prlimit", f"--as={MEMORY_BYTES}", "--core=0", "nice", "-n", "5", "ctest", "--test-dir",
+                             self.build, "--no-tests=error", "--timeout", str(SECONDS), "-R", f"^{test}$"], self.root)
 
     def require_green(self, tests):
         """What fails without a mutation tells nothing about one."""
