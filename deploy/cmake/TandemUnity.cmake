@@ -2,12 +2,15 @@
 # source costs is parsing headers and instantiating templates, which a unit does once.
 #   CMAKE_UNITY_BUILD=OFF   each source on its own, as clang-tidy and the check of includes need it
 #   TANDEM_UNITY_BATCH      sources in one unit; fewer where memory is short
+#   TANDEM_ALONE            sources, from the root, that are compiled on their own: those that
+#                           deploy/scripts/mutations.py changes again and again
 # CMake's own unity builds write absolute paths into the units, which makes a compiler cache miss in
 # every other folder. These name their sources from the root, so that a clone's units are the same.
 if(NOT DEFINED CACHE{CMAKE_UNITY_BUILD})
   set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile several sources of a target at once")
 endif()
 set(TANDEM_UNITY_BATCH 10 CACHE STRING "Sources in one unit; 0 or 1: each on its own")
+set(TANDEM_ALONE "" CACHE STRING "Sources, from the root, that are compiled on their own")
 set(TANDEM_UNITY ${CMAKE_UNITY_BUILD})
 if(TANDEM_UNITY_BATCH LESS 2)
   set(TANDEM_UNITY OFF)
@@ -32,14 +35,17 @@ function(tandem_replace_sources_by_units target)
     get_source_file_property(_options ${_source} COMPILE_OPTIONS)
     get_source_file_property(_skip ${_source} SKIP_UNITY_BUILD_INCLUSION)
     cmake_path(IS_PREFIX CMAKE_BINARY_DIR ${_path} NORMALIZE _generated)
+    cmake_path(RELATIVE_PATH _path BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE _from_root)
+    if(_from_root IN_LIST TANDEM_ALONE)
+      set(_skip ON)
+    endif()
     if(_options)
       set_source_files_properties(${_source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
     endif()
     if(_options OR _skip OR _generated OR NOT _path MATCHES "\\.cc$" OR _path MATCHES "/main\\.cc$")
       list(APPEND _kept ${_source})
     else()
-      cmake_path(RELATIVE_PATH _path BASE_DIRECTORY ${CMAKE_SOURCE_DIR})
-      list(APPEND _joined ${_path})
+      list(APPEND _joined ${_from_root})
     endif()
   endforeach()
   list(LENGTH _joined _count)

@@ -1,24 +1,48 @@
 #!/usr/bin/env python3
-"""Checks the tests of the algorithms: changes one thing at a time and requires that a test fails.
+"""Tests the tests: changes one thing of the source at a time and requires that a test fails.
 
-    deploy/scripts/mutations.py [--only TEXT] [--build DIR]
-    deploy/scripts/mutations.py --check [--root DIR]    # only whether every text is still there
+    deploy/scripts/mutations.py [--only TEXT]                    # the mutations that are listed in this script
+    deploy/scripts/mutations.py --room ROOM [--sample N] [--seed N]   # some of all small changes to a room
+    deploy/scripts/mutations.py --check [--root DIR]    # only whether every listed text is still there
 
-Each mutation of a formula is made in the source, its test program is built and run, and the source is
-put back, also after Ctrl-C and SIGTERM. Prints a table; exit code 1 where a mutation survived. Takes half an hour
-on two cores, so it is not part of .ci/run; do not build from the folder meanwhile.
+Each mutation is made in a copy of the tree (--work), never in the tree itself; the smallest test program that may
+notice it is built there and run, then the next one of the room. The copy is configured as --build is, and what
+ccache knows is not compiled again. Prints a line for each mutation and sums; exit code 1 where one survived: then a
+test is missing, or the change changes nothing that can be seen. Two cores take a quarter of an hour to build the
+copy without a cache, and 5 to 15 seconds for a mutation, so this is no part of .ci/run.
 """
 import argparse
-import json
+import os
 import pathlib
+import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from mutation_sites import sites_of  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOSSES = "trainer_worker/losses"
 ADVANTAGES = "controller/algorithm"
 GENERATION = "rollout_worker/generation"
+# By room, its sources, and the tests that are to notice a change, those that are built and run fastest first.
+ROOMS = {
+    "losses": ([f"{LOSSES}/*.cc", f"{LOSSES}/policy/*.cc"],
+               ["losses_test", "bypass_loss_test", "policy_loss_committed_golden_test",
+                "bypass_loss_committed_golden_test"]),
+    "advantages": ([f"{ADVANTAGES}/*.cc", f"{ADVANTAGES}/advantages/*.cc"],
+                   ["algorithm_test", "advantages_committed_golden_test", "kl_committed_golden_test"]),
+    "scheduler": ([f"{GENERATION}/scheduler.cc", f"{GENERATION}/kv_cache.cc"],
+                  ["rollout_core_test", "rollout_generation_test"]),
+    "weights": (["common/weights/*.cc", "trainer_worker/weight_sync/*.cc", "rollout_worker/weights/*.cc"],
+                ["weights_test", "weight_pair_test", "rollout_engine_test"]),
+}
+# A mutant may loop for ever and fill the memory meanwhile.
+SECONDS, MEMORY_BYTES = 120, 16 << 30
 # what: file, text there once, text in its place, test program
 MUTATIONS = [
     ("vanilla: the sign of the ratio's term", f"{LOSSES}/policy/vanilla.cc",
@@ -145,56 +169,178 @@ def outdated(root, mutations):
     return lines
 
 
-def programs_of(build):
-    """By the name of a test, the program that has it."""
-    listed = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], capture_output=True,
-                            text=True, check=True).stdout
-    return {test["name"]: pathlib.Path(test["command"][0]).name
-            for test in json.loads(listed)["tests"] if "command" in test}
+def listed(only):
+    """(name, file, the file's mutated text, tests) of each listed mutation."""
+    for name, file, text, other, test in MUTATIONS:
+        if only in name:
+            yield name, file, (ROOT / file).read_text().replace(text, other), [test]
 
 
-def fails(build, test, program):
-    """Whether the test fails, or its program is not even built any more."""
-    made = subprocess.run(["ninja", "-C", build, program], capture_output=True, text=True, check=False)
-    if made.returncode != 0:
-        sys.exit(f"{program} is not built:\n{made.stdout[-3000:]}")
-    run = subprocess.run(["ctest", "--test-dir", build, "--no-tests=error", "-R", f"^{test}$"], cwd=ROOT,
-                         capture_output=True, check=False)
-    return run.returncode != 0
+def sampled(room, count, seed):
+    """The same for `count` of all small changes to the room's sources, in the order in which they are drawn: equal
+    seeds draw equally, and a run that is cut off, or of a smaller `count`, has looked at the first of them."""
+    sites = []
+    for file in sources_of(room):
+        sites += [(file, site) for site in sites_of((ROOT / file).read_text())]
+    random.Random(f"{seed} {room}").shuffle(sites)
+    for file, site in sites[:count]:
+        name = f"{file}:{site.line}:{site.column} {site.describe()}"
+        yield name, file, site.mutate((ROOT / file).read_text()), ROOMS[room][1]
+
+
+def sources_of(room):
+    """The room's sources, from the root."""
+    return sorted(str(path.relative_to(ROOT)) for pattern in ROOMS[room][0] for path in ROOT.glob(pattern))
+
+
+def succeeds(command, folder):
+    """Runs it. What it has started ends with this script, too: a test of a mutant may loop for ever."""
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          start_new_session=True) as process:
+        try:
+            return process.wait() == 0
+        except BaseException:
+            end_session(process.pid)
+            raise
+
+
+def end_session(session):
+    """ctest gives each test a process group of its own; all are in the session."""
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+            if int(fields[3]) == session:
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+        except (OSError, IndexError):
+            continue  # it has ended meanwhile
+
+
+class Copy:
+    """The tree as it is now, elsewhere, with a build folder in which each room's sources are compiled alone."""
+
+    def __init__(self, work, build):
+        self.root, self.build = work / "source", work / "build"
+        files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True,
+                               capture_output=True, text=True).stdout.split("\0")
+        present = [file for file in files if (ROOT / file).is_file()]
+        for file in present:
+            self._copy(file)
+        kept = set(present)
+        for path in self.root.rglob("*"):
+            if path.is_file() and str(path.relative_to(self.root)) not in kept:
+                path.unlink()  # of an earlier run; CMake would find it
+        self._configure(build)
+        self.programs = self._programs()
+
+    def _copy(self, file):
+        to = self.root / file
+        if to.is_file() and to.read_bytes() == (ROOT / file).read_bytes():
+            return
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, to)
+
+    def _configure(self, build):
+        cache = build / "CMakeCache.txt"
+        if not cache.is_file():
+            sys.exit(f"{build} is not configured, and the copy is to be built alike: run deploy/build.sh first, "
+                     "or name another folder: --build DIR")
+        values = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(), re.M))
+        options = [f"-D{name}={values[name]}" for name in ("TANDEM_TORCH_ROOT", "TANDEM_UNITY_BATCH", "TANDEM_CUDA")
+                   if name in values]
+        alone = ";".join(file for room in ROOMS for file in sources_of(room))
+        made = subprocess.run(["cmake", "-S", self.root, "--preset", "release", "-B", self.build, *options,
+                               f"-DTANDEM_ALONE={alone}"], capture_output=True, text=True, check=False)
+        if made.returncode != 0:
+            sys.exit(f"the copy {self.root} is not configured:\n{made.stdout[-3000:]}{made.stderr[-3000:]}")
+
+    def _programs(self):
+        """By the name of a test, the program that has it; ctest itself names no program that is not built yet."""
+        programs = {}
+        for file in self.build.rglob("CTestTestfile.cmake"):
+            programs.update(re.findall(r'^add_test\(\[=\[(\w+)\]=\] "[^"]*/(\w+)"', file.read_text(), re.M))
+        return programs
+
+    def verdict(self, file, text, tests):
+        """What becomes of the tests where the file has this text: `killed`, `SURVIVED` or `not compiled`, and
+        the test that failed. The file is put back."""
+        path = self.root / file
+        try:
+            path.write_text(text)
+            for test in tests:
+                if not self.builds(self.programs[test]):
+                    return "not compiled", ""
+                if self.fails(test):
+                    return "killed", test
+            return "SURVIVED", ""
+        finally:
+            path.write_text((ROOT / file).read_text())
+
+    def builds(self, program):
+        return succeeds(["nice", "-n", "5", "ninja", "-C", self.build, program], self.root)
+
+    def fails(self, test):
+        """Whether the test fails, takes too long, or takes too much memory."""
+        return not succeeds(["prlimit", f"--as={MEMORY_BYTES}", "--core=0", "nice", "-n", "5", "ctest", "--test-dir",
+                             self.build, "--no-tests=error", "--timeout", str(SECONDS), "-R", f"^{test}$"], self.root)
+
+    def require_green(self, tests):
+        """What fails without a mutation tells nothing about one."""
+        for test in tests:
+            if not self.builds(self.programs[test]):
+                sys.exit(f"{self.programs[test]} is not built: ninja -C {self.build} {self.programs[test]}")
+            if self.fails(test):
+                sys.exit(f"{test} fails without any mutation: ctest --test-dir {self.build} -R '^{test}$' -V")
+
+
+def look_at(copy, mutations):
+    """Prints a line for each mutation; the number of each verdict."""
+    counts = {"killed": 0, "SURVIVED": 0, "not compiled": 0}
+    for name, file, text, tests in mutations:
+        began = time.monotonic()
+        verdict, test = copy.verdict(file, text, tests)
+        counts[verdict] += 1
+        print(f"{verdict:12} {name:70} {test} {time.monotonic() - began:.0f}s", flush=True)
+    return counts
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", default="", help="mutations whose name contains TEXT, as FILE:LINE does")
+    parser.add_argument("--room", choices=sorted(ROOMS), action="append", help="may be given several times")
+    parser.add_argument("--sample", type=int, default=30, metavar="N", help="changes to each room (default: 30)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="which ones (default: 1)")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="configured as the copy is to be")
+    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build-mutations", help="where the copy is made")
+    parser.add_argument("--check", action="store_true", help="build nothing: is every listed text in its file once?")
+    parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="of the sources that --check reads")
+    return parser.parse_args()
 
 
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of what puts the source back
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", default="", help="mutations whose name contains TEXT")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
-    parser.add_argument("--check", action="store_true", help="build nothing: is every text in its file once?")
-    parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="of the sources that --check reads")
-    arguments = parser.parse_args()
-    chosen = [row for row in MUTATIONS if arguments.only in row[0]]
-    if not chosen:
+    os.environ.pop("TANDEM_GOLDEN_DIR", None)  # the committed cases decide, on every machine
+    arguments = parse_arguments()
+    if arguments.check or not arguments.room:
+        chosen = [row for row in MUTATIONS if arguments.only in row[0]]
+        if lines := outdated(arguments.root if arguments.check else ROOT, chosen):
+            sys.exit("\n".join([*lines, "mend the list in deploy/scripts/mutations.py"]))
+        work = {"listed": chosen if arguments.check else list(listed(arguments.only))}
+    else:
+        work = {room: [row for row in sampled(room, arguments.sample, arguments.seed) if arguments.only in row[0]]
+                for room in arguments.room}
+    if not any(work.values()):
         sys.exit(f"no mutation's name contains \"{arguments.only}\": nothing was checked")
-    if lines := outdated(arguments.root if arguments.check else ROOT, chosen):
-        sys.exit("\n".join([*lines, "mend the list in deploy/scripts/mutations.py"]))
     if arguments.check:
-        print(f"the texts of {len(chosen)} mutations are in their files")
+        print(f"the texts of {len(work['listed'])} mutations are in their files")
         return 0
-    programs = programs_of(arguments.build)
-    for test in sorted({row[4] for row in chosen}):
-        if fails(arguments.build, test, programs[test]):
-            sys.exit(f"{test} fails without any mutation")
+    copy = Copy(arguments.work.resolve(), arguments.build.resolve())
     survived = 0
-    for name, file, text, other, test in chosen:
-        path = ROOT / file
-        source = path.read_text()
-        try:
-            path.write_text(source.replace(text, other))
-            found = fails(arguments.build, test, programs[test])
-        finally:
-            path.write_text(source)
-        survived += not found
-        print(f"{name:48} {'found' if found else 'SURVIVED':9} {test}", flush=True)
-    print(f"{len(chosen) - survived} of {len(chosen)} mutations found")
+    for title, mutations in work.items():
+        copy.require_green(sorted({test for row in mutations for test in row[3]}))
+        counts = look_at(copy, mutations)
+        survived += counts["SURVIVED"]
+        print(f"{title}: {len(mutations)} mutations, {counts['killed']} killed, {counts['SURVIVED']} survived, "
+              f"{counts['not compiled']} not compiled", flush=True)
     return 1 if survived else 0
 
 

@@ -92,6 +92,7 @@ class Harness {
       }
     }
     REQUIRE(tokens == plan.tokens);
+    REQUIRE((tokens > 0 || !scheduler_.has_work()));
     REQUIRE(tokens <= options_.max_num_batched_tokens);
   }
 
@@ -209,6 +210,60 @@ TEST_CASE("A pool of one longest sequence serves any load, by preempting the new
   for (int i = 0; i < 4; ++i) harness.Add(100, 4, 156);
   harness.Run();
   REQUIRE(harness.scheduler().preemptions() > 0);
+}
+
+TEST_CASE("A preempted sample takes the prompt's blocks over from another sample of its group") {
+  // The prompt fills two blocks and each sample one more, until the first one needs a fourth.
+  Harness harness({8, 200, true}, 4);
+  SequenceGroup* group = harness.Add(128, 2, 100);
+  while (harness.scheduler().preemptions() == 0) harness.Step();
+  const Sequence* preempted = group->sequences[1].get();
+  REQUIRE(preempted->state == SequenceState::kWaiting);
+  std::vector<PlannedSpan> spans;
+  while (spans.empty()) {
+    for (const PlannedSpan& span : harness.Step().spans) {
+      if (span.sequence == preempted) spans.push_back(span);
+    }
+  }
+  REQUIRE(spans[0].first_position == 128);
+  harness.Run();
+}
+
+TEST_CASE("A waiting sample keeps the prompt's blocks while another one runs") {
+  // The prompt fills one block and a part of a second one, of which the first sample has a copy.
+  Harness harness({8, 200, true}, 3);
+  SequenceGroup* group = harness.Add(100, 3, 20);
+  harness.Step();
+  while (group->sequences[0]->state != SequenceState::kFinished) {
+    harness.Step();
+    REQUIRE(group->sequences[2]->computed == 100);
+  }
+  harness.Run();
+  REQUIRE(harness.scheduler().preemptions() == 0);
+}
+
+TEST_CASE("With none running, the oldest sample takes blocks from waiting ones in the same step") {
+  // The second sample comes with so many tokens that it needs the whole pool.
+  Harness harness({8, 200, true}, 3);
+  SequenceGroup* group = harness.Add(100, 3, 92, {0, 80, 0});
+  while (!group->forked) harness.Step();
+  harness.scheduler().Finish(group->sequences[0].get());
+  harness.Step();
+  REQUIRE(group->sequences[1]->state == SequenceState::kRunning);
+  REQUIRE(group->sequences[2]->computed < 100);
+  while (harness.scheduler().has_work()) harness.Step();
+  REQUIRE(harness.scheduler().blocks().used_blocks() == 0);
+}
+
+TEST_CASE("Samples that wait for their group's prompt count as waiting") {
+  Harness harness({64, 48, true}, 100);
+  harness.Add(100, 4, 5);
+  REQUIRE(harness.scheduler().waiting() == 4);
+  harness.Step();
+  REQUIRE(harness.scheduler().running() == 1);
+  REQUIRE(harness.scheduler().waiting() == 3);
+  harness.Run();
+  REQUIRE(harness.scheduler().waiting() == 0);
 }
 
 TEST_CASE("The oldest sequence is never preempted") {

@@ -1,13 +1,17 @@
-"""mutations.py --check names every mutation whose text is not in its file exactly once."""
+"""mutations.py --check names every mutation whose text is not in its file exactly once; what is drawn of a room's
+changes depends on the seed alone, and each is made in the copy and put back."""
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "deploy" / "scripts" / "mutations.py"
+sys.path.insert(0, str(SCRIPT.parent))
+import mutations  # noqa: E402
 
 
 def check(root, *more):
@@ -42,6 +46,37 @@ class MutationsTest(unittest.TestCase):
         self.assertEqual(code, 1, text)
         self.assertEqual(text, 'no mutation\'s name contains "a name of none": nothing was checked\n')
         self.assertEqual(check(self.root, "--only", "vanilla")[0], 0)
+
+    def test_equal_seeds_draw_equally_and_a_larger_sample_begins_with_a_smaller_one(self):
+        for room in mutations.ROOMS:
+            names = [row[0] for row in mutations.sampled(room, 12, 3)]
+            self.assertEqual(len(set(names)), 12, names)
+            self.assertEqual(names[:5], [row[0] for row in mutations.sampled(room, 5, 3)])
+            self.assertNotEqual(names, [row[0] for row in mutations.sampled(room, 12, 4)])
+
+    def test_every_room_has_sources_and_each_change_is_another_text_of_one_of_them(self):
+        for room in mutations.ROOMS:
+            sources = mutations.sources_of(room)
+            self.assertTrue(sources, room)
+            for name, file, text, _ in mutations.sampled(room, 20, 1):
+                self.assertIn(file, sources)
+                self.assertNotEqual(text, (ROOT / file).read_text(), name)
+
+    def verdict(self, builds, fails):
+        """Of a change to vanilla.cc, and what the copy's file was while the tests ran."""
+        file, seen = "trainer_worker/losses/policy/vanilla.cc", []
+        copy = types.SimpleNamespace(root=self.root, programs={"a_test": "a", "b_test": "b"})
+        copy.builds = lambda program: seen.append((self.root / file).read_text()) or builds
+        copy.fails = lambda test: test in fails
+        verdict = mutations.Copy.verdict(copy, file, "changed", ["a_test", "b_test"])
+        self.assertEqual(set(seen), {"changed"})
+        self.assertEqual((self.root / file).read_text(), (ROOT / file).read_text())
+        return verdict
+
+    def test_a_change_is_killed_survives_or_does_not_compile_and_the_copy_is_put_back(self):
+        self.assertEqual(self.verdict(True, ["b_test"]), ("killed", "b_test"))
+        self.assertEqual(self.verdict(True, []), ("SURVIVED", ""))
+        self.assertEqual(self.verdict(False, ["a_test"]), ("not compiled", ""))
 
 
 if __name__ == "__main__":

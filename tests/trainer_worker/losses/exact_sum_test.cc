@@ -31,6 +31,17 @@ TEST_CASE("ExactSum loses nothing between the smallest and the largest float", "
   REQUIRE(SumOf({1e8f, 0.5f, -1e8f, 0.25f}) == 0.75);
 }
 
+TEST_CASE("ExactSum keeps the lowest bit of a float at every exponent", "[losses]") {
+  // All 24 bits of the fraction are set, so that bits lie on both sides of every bin's boundary.
+  const float fraction = std::ldexp(static_cast<float>((1 << 24) - 1), -24);
+  for (int exponent = -125; exponent <= 128; ++exponent) {
+    const float value = std::ldexp(fraction, exponent);
+    INFO("exponent " << exponent);
+    REQUIRE(SumOf({value}) == static_cast<double>(value));
+    REQUIRE(SumOf({-value}) == -static_cast<double>(value));
+  }
+}
+
 TEST_CASE("ExactSum has the same bits in any order and split", "[losses]") {
   std::vector<float> values;
   for (uint64_t i = 0; i < 500; ++i) {

@@ -133,6 +133,56 @@ TEST_CASE("clipping is one-sided: it stops tokens that move on, not those that c
   REQUIRE(cispo->clipped_sum == 4);
 }
 
+TEST_CASE("a token without advantage has the bound of those that become less likely", "[losses]") {
+  LossTokens tokens;
+  tokens.old_log_probs = {-1, -1};
+  tokens.log_probs = {-0.5f, -1.5f};
+  tokens.advantages = {0, 0};
+  for (const char* name : {"dppo_tv", "dppo_kl"}) {
+    PolicyLossOptions options = OptionsFor(name);
+    options.clip_ratio_low = options.clip_ratio_high = 0.01;
+    const auto result = ComputePolicyLoss(tokens, options, {.mode = "token-sum"});
+    INFO(name);
+    REQUIRE(result.ok());
+    REQUIRE(result->clipped_sum == 1);  // the second one
+    tokens.mask = {1, 0};
+    REQUIRE(ComputePolicyLoss(tokens, options, {.mode = "token-sum"})->clipped_sum == 0);
+    tokens.mask.clear();
+  }
+}
+
+TEST_CASE("dppo_tv's bounds belong to its trust region", "[losses]") {
+  // exp(-200) is 0 in float, so that the changes of the probability are exactly -1 and 1.
+  LossTokens tokens;
+  tokens.old_log_probs = {0, -200};
+  tokens.log_probs = {-200, 0};
+  tokens.advantages = {-1, 1};
+  PolicyLossOptions options = OptionsFor("dppo_tv");
+  options.clip_ratio_low = options.clip_ratio_high = 1;
+  REQUIRE(ComputePolicyLoss(tokens, options, {.mode = "token-sum"})->clipped_sum == 0);
+  options.clip_ratio_low = options.clip_ratio_high = 0.999;
+  REQUIRE(ComputePolicyLoss(tokens, options, {.mode = "token-sum"})->clipped_sum == 2);
+}
+
+TEST_CASE("what a loss needs of every token is refused if it is missing or of another length",
+          "[losses]") {
+  const PolicyLossOptions options;
+  auto refused = [&options](std::vector<float> LossTokens::*values, std::vector<float> wrong) {
+    LossTokens tokens = OnPolicy(options);
+    tokens.*values = std::move(wrong);
+    const auto result = ComputePolicyLoss(tokens, options, {});
+    return !result.ok() && Says(result.status(), "wrong length");
+  };
+  for (auto values : {&LossTokens::old_log_probs, &LossTokens::advantages}) {
+    REQUIRE(refused(values, {}));
+    REQUIRE(refused(values, {1, 1, 1}));
+  }
+  for (auto values : {&LossTokens::is_weights, &LossTokens::mask}) {
+    REQUIRE_FALSE(refused(values, {}));
+    REQUIRE(refused(values, {1, 1, 1}));
+  }
+}
+
 TEST_CASE("geo_mean divides by the samples of the mini-batch, not by those at hand", "[losses]") {
   LossTokens tokens;
   tokens.old_log_probs = {-1.0f, -1.0f, -2.0f, -2.0f};
