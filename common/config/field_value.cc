@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <regex>
+#include <vector>
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -27,16 +28,13 @@ std::string Lower(std::string text) {
   return text;
 }
 
-// The values that a key takes, in words: "from 1 to 8", "above 0".
+// The values that a key takes, in words: "at least 1 and at most 8", "above 0".
 std::string RangeText(const v1::KeyInfo& info) {
-  if (info.has_min() && info.has_max()) {
-    return fmt::format("from {} to {}", info.min(), info.max());
-  }
-  std::string text;
-  if (info.has_min()) text = fmt::format("at least {}", info.min());
-  if (info.has_above()) text = fmt::format("above {}", info.above());
-  if (!info.has_max()) return text;
-  return text + (text.empty() ? "" : " and ") + fmt::format("at most {}", info.max());
+  std::vector<std::string> bounds;
+  if (info.has_min()) bounds.push_back(fmt::format("at least {}", info.min()));
+  if (info.has_above()) bounds.push_back(fmt::format("above {}", info.above()));
+  if (info.has_max()) bounds.push_back(fmt::format("at most {}", info.max()));
+  return fmt::format("{}", fmt::join(bounds, " and "));
 }
 
 // `text`: the value as it was written.
@@ -48,23 +46,19 @@ absl::Status CheckRange(const v1::KeyInfo& info, double value, const std::string
   return InvalidArgument("{} is out of range: {}", text, RangeText(info));
 }
 
-// For a whole number that no int64_t holds.
-absl::Status TooLarge(const KeySpec& spec, const std::string& text) {
-  const v1::KeyInfo& info = spec.info;
-  const bool limited = info.has_max() && (info.has_min() || info.has_above());
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  return InvalidArgument(
-      "{} is out of range: {}", text,
-      limited          ? RangeText(info)
-      : info.has_min() ? fmt::format("from {} to {}", info.min(), kMost)
-                       : fmt::format("from {} to {}", std::numeric_limits<int64_t>::min(), kMost));
+// For a whole number that no int64_t holds: a key without bounds has those of an int64_t.
+absl::Status TooLarge(v1::KeyInfo info, const std::string& text) {
+  using Limits = std::numeric_limits<int64_t>;
+  if (!info.has_min() && !info.has_above()) info.set_min(static_cast<double>(Limits::min()));
+  if (!info.has_max()) info.set_max(static_cast<double>(Limits::max()));
+  return InvalidArgument("{} is out of range: {}", text, RangeText(info));
 }
 
 absl::StatusOr<int64_t> ReadInt(const KeySpec& spec, const std::string& text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = end == text.data() + text.size();
-  if (error == std::errc::result_out_of_range && whole) return TooLarge(spec, text);
+  if (error == std::errc::result_out_of_range && whole) return TooLarge(spec.info, text);
   if (error != std::errc() || !whole) {
     return InvalidArgument("expects a whole number, not \"{}\"", text);
   }

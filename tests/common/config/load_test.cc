@@ -139,7 +139,7 @@ TEST_CASE("a key of verl's without a counterpart is told what to use") {
 TEST_CASE("every problem of a config is told at once") {
   REQUIRE(ErrorOf("rollout:\n  n: many\n  top_p: 0\n", {"trainer.logger=[console, wandb]"}) ==
           "FILE:2: rollout.n: expects a whole number, not \"many\"\n"
-          "FILE:3: rollout.top_p: 0 is out of range: above 0\n"
+          "FILE:3: rollout.top_p: 0 is out of range: above 0 and at most 1\n"
           "--set: trainer.logger: \"wandb\" is not one of: console, jsonl, tensorboard");
 }
 
@@ -158,12 +158,13 @@ TEST_CASE("wrong types, ranges and choices are refused") {
       ErrorOf("actor.optim.lr: nan\n") ==
       "FILE:1: actor.optim.lr: expects a number, not \"nan\": digits, maybe with a point and an "
       "exponent, such as 0.5 or 1e-6");
-  REQUIRE(ErrorOf("rollout.n: 0\n") == "FILE:1: rollout.n: 0 is out of range: at least 1");
+  REQUIRE(ErrorOf("rollout.n: 0\n") ==
+          "FILE:1: rollout.n: 0 is out of range: at least 1 and at most 4096");
   REQUIRE(ErrorOf("rollout.sleep_level: 3\n") ==
-          "FILE:1: rollout.sleep_level: 3 is out of range: from 1 to 2");
-  REQUIRE(ErrorOf("", {"trainer.total_training_steps=99999999999999999999"})
-              .find("--set: trainer.total_training_steps: 99999999999999999999 is out of range: "
-                    "from ") == 0);
+          "FILE:1: rollout.sleep_level: 3 is out of range: at least 1 and at most 2");
+  REQUIRE(ErrorOf("", {"trainer.total_training_steps=99999999999999999999"}) ==
+          "--set: trainer.total_training_steps: 99999999999999999999 is out of range: at least 0 "
+          "and at most 1000000000");
   REQUIRE(ErrorOf("actor.loss_agg_mode: mean\n") ==
           "FILE:1: actor.loss_agg_mode: \"mean\" is not one of: token-mean, token-sum, "
           "seq-mean-token-sum, seq-mean-token-mean, seq-mean-token-sum-norm");

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/status.h"
 #include "common/formats/files.h"
 #include "controller/cli/report_command.h"
 #include "controller/store/checkpoint_index.h"
