@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/base/disk_refusal.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
@@ -18,16 +19,17 @@ BackgroundGeneration::BackgroundGeneration(BackgroundGenerationParts parts,
       version_(version),
       thread_("overlap", [this] { status_ = Run(); }) {}
 
-BackgroundGeneration::~BackgroundGeneration() {
+BackgroundGeneration::~BackgroundGeneration() { Join(); }
+
+void BackgroundGeneration::Join() {
   stop_ = true;
   const OutsideWait wait;
   thread_.Join();
 }
 
 absl::Status BackgroundGeneration::End() {
-  stop_ = true;
-  const OutsideWait wait;
-  thread_.Join();
+  Join();
+  if (std::exchange(unwritten_, false)) status_ = parts_.end_round();
   return absl::IsCancelled(status_) ? absl::OkStatus() : status_;
 }
 
@@ -60,8 +62,11 @@ absl::StatusOr<bool> BackgroundGeneration::RunRound() {
   TANDEM_ASSIGN_OR_RETURN(const DispatchResult result,
                           dispatcher.Dispatch(std::move(groups), parts_.replicas, take));
   TANDEM_RETURN_IF_ERROR(result.abandoned);
-  TANDEM_RETURN_IF_ERROR(runner.EndRound());
   rounds_.push_back(runner.Counts());
+  const absl::Status ended = runner.EndRound();
+  unwritten_ = IsDiskRefused(ended);
+  if (unwritten_) return false;
+  TANDEM_RETURN_IF_ERROR(ended);
   // Groups that are left over mean that all replicas were lost: a further round would get no
   // tokens.
   return result.unfinished.empty();

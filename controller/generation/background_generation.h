@@ -27,11 +27,14 @@ struct BackgroundGenerationParts {
   int64_t max_in_flight_samples = 128;                        // per replica
   int64_t vocab_limit = std::numeric_limits<int32_t>::max();  // RolloutDispatcher::Options
   std::function<bool()> interrupted;
+  // RoundRunner::EndRound, which waits for a disk that refuses the journal; called by End.
+  std::function<absl::Status()> end_round;
 };
 
 // Runs rounds on a thread of its own from construction until End. The next round begins as soon as
-// one is complete, while StalenessLimit admits groups and nothing asks the round to end. The thread
-// alone uses the round runner and the prompts until End returns.
+// one is complete, while StalenessLimit admits groups and nothing asks the round to end. Where a
+// disk refuses the journal of a round, that round is the last: End waits for the disk, and the
+// trainers need not. The thread alone uses the round runner and the prompts until End returns.
 class BackgroundGeneration {
  public:
   // Rounds of `step`, numbered from `first_round`.
@@ -39,10 +42,11 @@ class BackgroundGeneration {
                        int64_t step,
                        int64_t first_round,
                        int64_t version);
-  // Same as End, but drops the status.
+  // Interrupts the round in progress and waits for it; its error and journal are dropped.
   ~BackgroundGeneration();
 
-  // Interrupts the round in progress and waits for it. Returns the first error of a round, or OK
+  // Interrupts the round in progress and waits for it, and for a disk that refused its journal.
+  // Returns the first error of a round, or OK
   // where the rounds were only interrupted. A round that the journal replays runs as far as it did
   // the first time.
   absl::Status End();
@@ -51,9 +55,11 @@ class BackgroundGeneration {
   const std::vector<RoundCounts>& rounds() const { return rounds_; }
 
  private:
+  void Join();
   absl::Status Run();
   int64_t next_round() const { return first_round_ + static_cast<int64_t>(rounds_.size()); }
-  // False: another round would find nothing to generate, or no replica that generates.
+  // False: another round would find nothing to generate, no replica that generates, or a disk that
+  // refuses its journal.
   absl::StatusOr<bool> RunRound();
 
   const BackgroundGenerationParts parts_;
@@ -62,6 +68,7 @@ class BackgroundGeneration {
   const int64_t version_;
   std::atomic<bool> stop_ = false;
   std::vector<RoundCounts> rounds_;
+  bool unwritten_ = false;  // a disk refused the journal of the last round
   absl::Status status_;
   NamedThread thread_;
 };

@@ -35,7 +35,8 @@ void OverlappedRounds::StartBackground(const StepBatch& batch) {
                                 .replicas = run.fleet.Present(batch.version),
                                 .max_in_flight_samples = run.fleet.max_in_flight_samples(),
                                 .vocab_limit = run.fleet.vocab_limit(),
-                                .interrupted = run.interrupted},
+                                .interrupted = run.interrupted,
+                                .end_round = [this] { return EndRound(); }},
       batch.step, rounds(), batch.version);
 }
 
