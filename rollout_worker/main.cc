@@ -11,7 +11,6 @@
 #include "common/device/device_memory.h"
 #include "common/net/membership_agent.h"
 #include "common/net/protocol.h"
-#include "common/net/security/tls_credentials.h"
 #include "common/net/server.h"
 #include "common/net/worker_program.h"
 #include "common/process/cores.h"
@@ -88,11 +87,8 @@ absl::Status Serve(const WorkerFlags& flags,
 int Run(const WorkerFlags& flags) {
   StopSignal stop;
   const PauseDetector pauses;
-  const auto project = ServedProject(flags.security);
-  const auto service =
-      RolloutService::Create([&stop] { stop.Raise(absl::OkStatus()); }, project.value_or(""));
+  const auto service = RolloutService::Create([&stop] { stop.Raise(absl::OkStatus()); });
   std::unique_ptr<Engine> engine;
-  // Also tells what ServedProject found.
   auto server = RpcServer::Start(flags.listen, {service->service()}, flags.security);
   absl::Status end = server.status();
   if (server.ok()) {

@@ -14,7 +14,6 @@
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/net/grpc_status.h"
-#include "common/net/security/caller.h"
 #include "common/net/update_codec.h"
 #include "common/net/worker_codec.h"
 #include "tandem/v1/rollout.grpc.pb.h"
@@ -177,8 +176,8 @@ class GrpcRolloutService final
     : public RolloutService,
       public v1::RolloutService::WithCallbackMethod_Generate<v1::RolloutService::Service> {
  public:
-  GrpcRolloutService(std::function<void()> on_shutdown, std::string project)
-      : on_shutdown_(std::move(on_shutdown)), project_(std::move(project)) {}
+  explicit GrpcRolloutService(std::function<void()> on_shutdown)
+      : on_shutdown_(std::move(on_shutdown)) {}
 
   void SetReady(Engine* engine, const v1::WorkerId& worker) override {
     const MutexLock lock(ready_mutex_);
@@ -249,27 +248,7 @@ class GrpcRolloutService final
     return Reply(engine.ok() ? call(**engine) : engine.status());
   }
 
-  // As Answer, for calls of the trainer of this rank and of the controller: another trainer must
-  // not replace these weights. The table of common/net/security/call_roles.h says which of the two.
-  template <typename Call>
-  grpc::Status AnswerTrainer(const grpc::ServerContext* context,
-                             int64_t incarnation,
-                             const Call& call) const {
-    return Answer(incarnation, [&](Engine& engine) -> absl::Status {
-      const int rank = this->rank();
-      if (!CheckWorkerCall(context, project_, "controller", rank).ok()) {
-        TANDEM_RETURN_IF_ERROR(CheckWorkerCall(context, project_, "trainer", rank));
-      }
-      return call(engine);
-    });
-  }
-  int rank() const {
-    const MutexLock lock(ready_mutex_);
-    return worker_.rank();
-  }
-
   const std::function<void()> on_shutdown_;
-  const std::string project_;
   mutable Mutex ready_mutex_;
   Engine* engine_ ABSL_GUARDED_BY(ready_mutex_) = nullptr;
   v1::WorkerId worker_ ABSL_GUARDED_BY(ready_mutex_);
@@ -383,10 +362,10 @@ grpc::Status GrpcRolloutService::Wake(grpc::ServerContext* /*context*/,
   });
 }
 
-grpc::Status GrpcRolloutService::BeginUpdate(grpc::ServerContext* context,
+grpc::Status GrpcRolloutService::BeginUpdate(grpc::ServerContext* /*context*/,
                                              const v1::BeginUpdateRequest* request,
                                              v1::BeginUpdateResponse* response) {
-  return AnswerTrainer(context, request->incarnation(), [&](Engine& engine) -> absl::Status {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
     SetLogStep(request->step());
     UpdateRequest update;
     TANDEM_ASSIGN_OR_RETURN(update.manifest, FromProto(request->manifest()));
@@ -400,10 +379,10 @@ grpc::Status GrpcRolloutService::BeginUpdate(grpc::ServerContext* context,
   });
 }
 
-grpc::Status GrpcRolloutService::ApplyBucket(grpc::ServerContext* context,
+grpc::Status GrpcRolloutService::ApplyBucket(grpc::ServerContext* /*context*/,
                                              const v1::ApplyBucketRequest* request,
                                              v1::ApplyBucketResponse* /*response*/) {
-  return AnswerTrainer(context, request->incarnation(), [&](Engine& engine) -> absl::Status {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
     const UpdateId id = {request->version(), request->generation()};
     const std::vector<BucketEntry> entries = FromProto(request->entries());
     return engine.Run("apply bucket", RunningRequests::kKeep, [&](RolloutCore& core) {
@@ -412,10 +391,10 @@ grpc::Status GrpcRolloutService::ApplyBucket(grpc::ServerContext* context,
   });
 }
 
-grpc::Status GrpcRolloutService::CommitUpdate(grpc::ServerContext* context,
+grpc::Status GrpcRolloutService::CommitUpdate(grpc::ServerContext* /*context*/,
                                               const v1::CommitUpdateRequest* request,
                                               v1::CommitUpdateResponse* response) {
-  return AnswerTrainer(context, request->incarnation(), [&](Engine& engine) -> absl::Status {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
     const Instant start = RealClock().Now();
     const UpdateId id = {request->version(), request->generation()};
     TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> digests, FromProto(request->digests()));
@@ -428,10 +407,10 @@ grpc::Status GrpcRolloutService::CommitUpdate(grpc::ServerContext* context,
   });
 }
 
-grpc::Status GrpcRolloutService::AbortUpdate(grpc::ServerContext* context,
+grpc::Status GrpcRolloutService::AbortUpdate(grpc::ServerContext* /*context*/,
                                              const v1::AbortUpdateRequest* request,
                                              v1::AbortUpdateResponse* response) {
-  return AnswerTrainer(context, request->incarnation(), [&](Engine& engine) -> absl::Status {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
     if (engine.status().state == RolloutState::kUpdating) {
       LogWarn("The trainer aborts the open weight update: {}", request->reason());
     }
@@ -448,10 +427,10 @@ grpc::Status GrpcRolloutService::AbortUpdate(grpc::ServerContext* context,
   });
 }
 
-grpc::Status GrpcRolloutService::GetDigests(grpc::ServerContext* context,
+grpc::Status GrpcRolloutService::GetDigests(grpc::ServerContext* /*context*/,
                                             const v1::GetDigestsRequest* request,
                                             v1::GetDigestsResponse* response) {
-  return AnswerTrainer(context, request->incarnation(), [&](Engine& engine) -> absl::Status {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
                             engine.Run("digests", RunningRequests::kKeep,
                                        [](RolloutCore& core) { return core.weights.Digests(); }));
@@ -462,10 +441,10 @@ grpc::Status GrpcRolloutService::GetDigests(grpc::ServerContext* context,
   });
 }
 
-grpc::Status GrpcRolloutService::ReadTensor(grpc::ServerContext* context,
+grpc::Status GrpcRolloutService::ReadTensor(grpc::ServerContext* /*context*/,
                                             const v1::ReadTensorRequest* request,
                                             v1::ReadTensorResponse* response) {
-  return AnswerTrainer(context, request->incarnation(), [&](Engine& engine) -> absl::Status {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(
         *response->mutable_data(),
         engine.Run("read tensor", RunningRequests::kKeep, [&](RolloutCore& core) {
@@ -524,9 +503,8 @@ grpc::Status GrpcRolloutService::Shutdown(grpc::ServerContext* /*context*/,
 
 }  // namespace
 
-std::unique_ptr<RolloutService> RolloutService::Create(std::function<void()> on_shutdown,
-                                                       std::string project) {
-  return std::make_unique<GrpcRolloutService>(std::move(on_shutdown), std::move(project));
+std::unique_ptr<RolloutService> RolloutService::Create(std::function<void()> on_shutdown) {
+  return std::make_unique<GrpcRolloutService>(std::move(on_shutdown));
 }
 
 }  // namespace tandem

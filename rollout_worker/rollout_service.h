@@ -21,11 +21,8 @@ class WorkerId;
 // Thread-safe.
 class RolloutService {
  public:
-  // `on_shutdown` is called by the Shutdown RPC and must not block. Over TLS the weights are
-  // updated and read by the controller and the trainer of the same rank in `project`
-  // (ServedProject) alone.
-  static std::unique_ptr<RolloutService> Create(std::function<void()> on_shutdown,
-                                                std::string project);
+  // `on_shutdown` is called by the Shutdown RPC and must not block.
+  static std::unique_ptr<RolloutService> Create(std::function<void()> on_shutdown);
   virtual ~RolloutService() = default;
 
   // Every call fails with UNAVAILABLE until this is called. `engine` must outlive the server.

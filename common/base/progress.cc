@@ -37,6 +37,13 @@ class Works {
   void Remove(Work* work) {
     const MutexLock lock(works_mutex_);
     works_.erase(work);
+    ended_moves_ += work->moves;
+  }
+  int64_t Moves() {
+    const MutexLock lock(works_mutex_);
+    int64_t moves = ended_moves_;
+    for (const Work* work : works_) moves += work->moves;
+    return moves;
   }
   std::vector<ThreadProgress> Read() {
     std::vector<ThreadProgress> all;
@@ -55,6 +62,7 @@ class Works {
  private:
   Mutex works_mutex_;
   int64_t threads_ ABSL_GUARDED_BY(works_mutex_) = 0;
+  int64_t ended_moves_ ABSL_GUARDED_BY(works_mutex_) = 0;  // of threads that live no more
   std::set<Work*> works_ ABSL_GUARDED_BY(works_mutex_);
 };
 
@@ -84,11 +92,15 @@ void SetPart(Work& work, WorkPart part) {
 
 }  // namespace
 
-std::string ThreadProgress::Text() const {
-  return part.empty() ? fmt::format("in {}", activity) : fmt::format("in {}, {}", activity, part);
+std::string ThreadProgress::Place() const {
+  return part.empty() ? activity : fmt::format("{}, {}", activity, part);
 }
 
+std::string ThreadProgress::Text() const { return "in " + Place(); }
+
 std::vector<ThreadProgress> CurrentProgress() { return Works::OfProcess().Read(); }
+
+int64_t MovesOfProcess() { return Works::OfProcess().Moves(); }
 
 void NoteActivity(const char* activity) {
   if (listed == nullptr) return;

@@ -23,12 +23,15 @@ struct ThreadProgress {
   std::string activity;   // "attention"
   std::string part;       // "layer 7"; empty: none
 
-  std::string Text() const;  // "in attention, layer 7"
+  std::string Place() const;  // "attention, layer 7"
+  std::string Text() const;   // "in attention, layer 7"
 };
 
 // Of the threads that live and have had a WorkStep. Thread-safe and cheap; the parts of an entry
 // may be of two moments that follow each other.
 std::vector<ThreadProgress> CurrentProgress();
+// The moves of all threads of the process, those that have ended included: never falls.
+int64_t MovesOfProcess();
 
 // The calling thread is at `activity`, a string literal, of the part that its innermost WorkStep
 // names. Does nothing on a thread that has had no WorkStep, as NoteProgress does.

@@ -9,6 +9,7 @@
 
 #include "common/base/log.h"
 #include "common/base/mutex.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/net/call_tracker.h"
 #include "common/net/channel.h"
@@ -16,6 +17,7 @@
 #include "common/net/protocol.h"
 #include "common/net/worker_codec.h"
 #include "common/process/process_identity.h"
+#include "common/process/progress_watchdog.h"
 #include "common/process/threads.h"
 #include "tandem/v1/controller.grpc.pb.h"
 
@@ -172,6 +174,16 @@ class GrpcMembershipAgent : public MembershipAgent {
     });
   }
 
+  // For the heartbeats' thread, which measures apart from the process's ProgressWatchdog: the
+  // controller shall hear of an engine that stands still where that one fails.
+  void ReportProgress(v1::EngineProgress* report) {
+    report->set_moves(MovesOfProcess());
+    const auto still = meter_.Look(CurrentProgress(), options_.clock->Now());
+    if (!still) return;
+    report->set_activity(still->progress.Place());
+    report->set_still_seconds(absl::ToDoubleSeconds(still->time));
+  }
+
   absl::StatusOr<bool> SendHeartbeat(const WorkerHealth& health) {
     v1::HeartbeatRequest request;
     *request.mutable_worker() = worker_id();
@@ -180,6 +192,7 @@ class GrpcMembershipAgent : public MembershipAgent {
     request.set_last_action(health.last_action);
     *request.mutable_ledger() = ToProto(health.ledger);
     request.set_numerics_class(health.numerics_class);
+    ReportProgress(request.mutable_progress());
     v1::HeartbeatResponse response;
     TANDEM_RETURN_IF_ERROR(calls_.Run(kHeartbeatDeadline, [&](grpc::ClientContext* context) {
       return stub_->Heartbeat(context, request, &response);
@@ -243,6 +256,7 @@ class GrpcMembershipAgent : public MembershipAgent {
   v1::RegisterRequest request_ ABSL_GUARDED_BY(state_mutex_);
   bool stopping_ ABSL_GUARDED_BY(state_mutex_) = false;
 
+  StandstillMeter meter_;  // of the heartbeats' thread
   CallTracker calls_;
   NamedThread heartbeats_;
 };

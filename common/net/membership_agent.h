@@ -67,7 +67,8 @@ class MembershipAgent {
   virtual absl::Status SetTokenizerAndNumerics(const std::string& tokenizer_digest,
                                                const WorkerNumerics& numerics) = 0;
 
-  // Sends `health()` every cluster.heartbeat_seconds from a thread of its own. `on_end` is called
+  // Sends `health()` and the progress of the process's threads (common/base/progress.h) every
+  // cluster.heartbeat_seconds from a thread of its own. `on_end` is called
   // at most once, from that thread: OK: asked to stop (exit 0); Aborted: another process took this
   // rank (exit 0); Unavailable: no controller for cluster.controller_lost_seconds (exit 69); any
   // other: refused at re-registration (exit 64).

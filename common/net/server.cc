@@ -19,6 +19,7 @@
 #include "common/base/status.h"
 #include "common/net/channel.h"
 #include "common/process/files/private_files.h"
+#include "common/process/local_socket.h"
 
 namespace tandem {
 namespace {
@@ -29,14 +30,6 @@ constexpr int kMaxMessageBytes = 8 << 20;
 // How long the kernel may take to release the memory and sockets of a killed predecessor.
 constexpr absl::Duration kLeaveTime = absl::Seconds(2);
 
-absl::StatusOr<bool> Answers(const sockaddr_un& name) {
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return Internal("socket: {}", std::strerror(errno));
-  const bool answers = connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
-  close(fd);
-  return answers;
-}
-
 // Makes the folder of a socket: a worker may start before the controller makes the run directory.
 absl::Status MakeParentFolder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -45,26 +38,18 @@ absl::Status MakeParentFolder(const std::string& path) {
 
 // Removes the socket file that a dead process left. AlreadyExists: a process still listens on it.
 absl::Status ClearSocket(const std::string& path) {
-  sockaddr_un name{};
-  name.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(name.sun_path)) {
-    return InvalidArgument(
-        "socket path {} is {} bytes long, the system allows {}: choose a shorter cluster.run_dir",
-        path, path.size(), sizeof(name.sun_path) - 1);
-  }
-  std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
+  TANDEM_ASSIGN_OR_RETURN(bool dead, NobodyListens(path));
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();
   if (!S_ISSOCK(info.st_mode)) {
     return MakeStatus(absl::StatusCode::kAlreadyExists, "{} exists and is not a socket", path);
   }
   const Instant deadline = RealClock().Now() + kLeaveTime;
-  TANDEM_ASSIGN_OR_RETURN(bool alive, Answers(name));
-  while (alive && RealClock().Now() < deadline) {
+  while (!dead && RealClock().Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(50));
-    TANDEM_ASSIGN_OR_RETURN(alive, Answers(name));
+    TANDEM_ASSIGN_OR_RETURN(dead, NobodyListens(path));
   }
-  if (alive) {
+  if (!dead) {
     return MakeStatus(absl::StatusCode::kAlreadyExists,
                       "{} is in use: another process is listening there", path);
   }

@@ -68,6 +68,7 @@ int ParseWorkerFlags(
   if (flags->device.empty()) flags->device = fmt::format("cpu:{}", flags->rank);
   flags->listen = WorkerListenAddress(role, flags->rank, flags->listen, flags->controller);
   RpcSecurity& security = flags->security;
+  security.rank = flags->rank;
   security.token_file = WorkerTokenFile(security.token_file, flags->controller);
   for (const std::string& address : {flags->controller, flags->listen}) {
     if (!security.token_file.empty() || !NeedsRunToken(address, security)) continue;

@@ -21,8 +21,8 @@ absl::StatusOr<sockaddr_un> MakeAddress(const std::string& path) {
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof(address.sun_path)) {
     return InvalidArgument(
-        "socket path {} has {} bytes; a Unix socket takes 1 to {}: use a shorter "
-        "run directory",
+        "socket path {} has {} bytes; a Unix socket takes 1 to {}: choose a shorter "
+        "cluster.run_dir",
         path, path.size(), sizeof(address.sun_path) - 1);
   }
   memcpy(address.sun_path, path.c_str(), path.size() + 1);
@@ -101,6 +101,16 @@ absl::StatusOr<UniqueFd> ConnectLocal(const std::string& path) {
                       path, strerror(errno));
   }
   return fd;
+}
+
+absl::StatusOr<bool> NobodyListens(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const sockaddr_un address, MakeAddress(path));
+  // Without waiting: a listener whose queue of connections is full is one.
+  const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return Internal("socket: {}", strerror(errno));
+  const int result =
+      connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  return result != 0 && errno == ECONNREFUSED;
 }
 
 absl::StatusOr<UniqueFd> AcceptLocal(int listener, Instant deadline) {

@@ -16,10 +16,11 @@ namespace {
 constexpr absl::Duration kLookEvery = absl::Seconds(1);
 }  // namespace
 
-std::optional<Stall> StallDetector::Look(const std::vector<ThreadProgress>& threads, Instant now) {
+std::optional<Standstill> StandstillMeter::Look(const std::vector<ThreadProgress>& threads,
+                                                Instant now) {
   std::map<int64_t, Seen> before;
   before.swap(seen_);
-  std::optional<Stall> longest;
+  std::optional<Standstill> longest;
   for (const ThreadProgress& progress : threads) {
     const auto known = before.find(progress.thread);
     const bool still =
@@ -27,7 +28,7 @@ std::optional<Stall> StallDetector::Look(const std::vector<ThreadProgress>& thre
     const Instant moved_at = still ? known->second.moved_at : now;
     seen_[progress.thread] = {progress.moves, moved_at};
     const absl::Duration time = now - moved_at;
-    if (time >= limit_ && (!longest || time > longest->time)) longest = Stall{progress, time};
+    if (progress.work_due && (!longest || time > longest->time)) longest = {progress, time};
   }
   return longest;
 }
@@ -45,18 +46,18 @@ ProgressWatchdog::~ProgressWatchdog() {
 }
 
 void ProgressWatchdog::Watch() {
-  StallDetector detector(limit_);
+  StandstillMeter meter;
   const auto pause = absl::ToChronoMilliseconds(std::min(kLookEvery, limit_ / 4));
   const MutexLock lock(stop_mutex_);
   while (!stopping_) {
     (void)stop_.WaitUntil(stop_mutex_, std::chrono::steady_clock::now() + pause);
-    const auto stall = detector.Look(CurrentProgress(), RealClock().Now());
-    if (!stall) continue;
+    const auto still = meter.Look(CurrentProgress(), RealClock().Now());
+    if (!still || still->time < limit_) continue;
     WriteThreadStacks(STDERR_FILENO);
     LogError(
         "{}: no progress for {}, {} (cluster.progress_timeout_seconds); its threads' stacks are "
         "above. Ending, to be started anew.",
-        name_, absl::FormatDuration(stall->time), stall->progress.Text());
+        name_, absl::FormatDuration(still->time), still->progress.Text());
     std::_Exit(kExitInternal);
   }
 }

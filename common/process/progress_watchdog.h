@@ -16,20 +16,18 @@
 
 namespace tandem {
 
-// A thread that has work and has not moved.
-struct Stall {
+// A thread that has work, and for how long it has not moved.
+struct Standstill {
   ThreadProgress progress;
   absl::Duration time;
 };
 
-// Decides when a thread stands still: a pure state machine. Not thread-safe.
-class StallDetector {
+// Measures for how long threads stand still: a pure state machine. Not thread-safe.
+class StandstillMeter {
  public:
-  explicit StallDetector(absl::Duration limit) : limit_(limit) {}
-
-  // The thread that has not moved for the longest time while work was due, once that is `limit` or
-  // more.
-  std::optional<Stall> Look(const std::vector<ThreadProgress>& threads, Instant now);
+  // Of the threads that have work, the one that has not moved for the longest time, as far as
+  // earlier looks tell; nullopt: no thread has work.
+  std::optional<Standstill> Look(const std::vector<ThreadProgress>& threads, Instant now);
 
  private:
   struct Seen {
@@ -37,7 +35,6 @@ class StallDetector {
     Instant moved_at;
   };
 
-  const absl::Duration limit_;
   std::map<int64_t, Seen> seen_;  // by thread
 };
 

@@ -42,6 +42,12 @@ absl::StatusOr<Announcement> ParseAnnouncement(const v1::RegisterRequest& reques
       .process_start = request.process_start()};
 }
 
+EngineProgress FromProto(const v1::EngineProgress& proto) {
+  return {.moves = proto.moves(),
+          .activity = proto.activity(),
+          .still_for = absl::Seconds(proto.still_seconds())};
+}
+
 }  // namespace
 
 absl::Status ClusterService::CheckOwn(const grpc::ServerContext* context,
@@ -86,7 +92,8 @@ grpc::Status ClusterService::Heartbeat(grpc::ServerContext* context,
                                            .version = request->version(),
                                            .last_action = request->last_action(),
                                            .ledger = FromProto(request->ledger()),
-                                           .numerics_class = request->numerics_class()}));
+                                           .numerics_class = request->numerics_class(),
+                                           .progress = FromProto(request->progress())}));
 }
 
 absl::Status ClusterService::CheckCaller(const grpc::ServerContext* context,

@@ -55,6 +55,9 @@ v1::WorkerStatus ToProto(const WorkerEntry& entry, Instant now) {
   proto.set_state(StateName(entry.state));
   proto.set_numerics_class(entry.news.numerics_class);
   proto.set_kernel_set(entry.announcement.kernel_set);
+  proto.mutable_progress()->set_moves(entry.news.progress.moves);
+  proto.mutable_progress()->set_activity(entry.news.progress.activity);
+  proto.mutable_progress()->set_still_seconds(absl::ToDoubleSeconds(entry.news.progress.still_for));
   return proto;
 }
 

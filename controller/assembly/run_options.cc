@@ -166,6 +166,8 @@ RegistryOptions MakeRegistryOptions(const v1::Config& config,
   return {.trainers = static_cast<int>(config.cluster().trainers()),
           .rollouts = static_cast<int>(config.cluster().rollouts()),
           .heartbeat_timeout = absl::Seconds(config.cluster().heartbeat_timeout_seconds()),
+          .progress_limit = absl::Seconds(config.cluster().progress_timeout_seconds() +
+                                          config.cluster().heartbeat_timeout_seconds()),
           .register_timeout = absl::Seconds(config.cluster().register_timeout_seconds()),
           .controller_lost = absl::Seconds(config.cluster().controller_lost_seconds()),
           .tokenizer_digest = tokenizer_digest,

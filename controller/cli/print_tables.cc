@@ -117,6 +117,20 @@ std::string PauseText(const v1::GetStatusResponse& status) {
   return fmt::format("paused; {}\n", done);
 }
 
+namespace {
+
+// A pass of a large layer is no standstill.
+constexpr double kStandstillSeconds = 10;
+
+std::string DoingText(const v1::EngineProgress& progress) {
+  if (progress.activity().empty()) return "-";
+  if (progress.still_seconds() < kStandstillSeconds) return progress.activity();
+  return fmt::format("{}, no progress for {}", progress.activity(),
+                     FormatSeconds(progress.still_seconds()));
+}
+
+}  // namespace
+
 std::string StatusTable(const v1::GetStatusResponse& status) {
   std::string text =
       fmt::format("run {}  {}  phase {}  step {}/{}{}  weight version {}  up {}  restarts {}\n",
@@ -127,12 +141,13 @@ std::string StatusTable(const v1::GetStatusResponse& status) {
   if (!status.error().empty()) text += "error: " + OneLine(status.error(), 0) + "\n";
   if (!status.waits_for().empty()) text += "waits: " + OneLine(status.waits_for(), 0) + "\n";
   std::vector<std::vector<std::string>> rows = {{"worker", "rank", "device", "incarnation", "state",
-                                                 "phase", "version", "heartbeat", "memory", "peak",
-                                                 "numerics", "kernels", "pid"}};
+                                                 "phase", "doing", "version", "heartbeat", "memory",
+                                                 "peak", "numerics", "kernels", "pid"}};
   for (const v1::WorkerStatus& worker : status.workers()) {
     rows.push_back({RoleName(worker.worker().role()), std::to_string(worker.worker().rank()),
                     worker.device(), std::to_string(worker.worker().incarnation()), worker.state(),
-                    worker.phase().empty() ? "-" : worker.phase(), VersionText(worker.version()),
+                    worker.phase().empty() ? "-" : worker.phase(), DoingText(worker.progress()),
+                    VersionText(worker.version()),
                     fmt::format("{:.1f} s ago", worker.seconds_since_heartbeat()),
                     FormatBytes(worker.ledger().process_bytes()),
                     FormatBytes(worker.ledger().process_peak_bytes()),

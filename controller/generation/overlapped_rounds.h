@@ -6,6 +6,7 @@
 
 #include <absl/status/status.h>
 
+#include "controller/generation/background_generation.h"
 #include "controller/generation/round_generation.h"
 #include "controller/partial_rollout/buffer/round_spec.h"
 #include "controller/partial_rollout/round_runner.h"
@@ -15,8 +16,6 @@
 
 namespace tandem {
 
-class BackgroundGeneration;
-
 // Rounds in the background fill the buffer for later batches, so a batch may hold tokens of older
 // weights: StalenessLimit bounds how many groups are admitted, and says which may wait no longer.
 class OverlappedRounds final : public RoundGeneration {
@@ -25,7 +24,6 @@ class OverlappedRounds final : public RoundGeneration {
   OverlappedRounds(const StepContext& context,
                    const TrainOptions& options,
                    std::unique_ptr<RoundRunner> runner);
-  ~OverlappedRounds() override;
 
   absl::Status Generate(StepBatch& batch, int64_t missing) override;
 

@@ -55,13 +55,16 @@ absl::Status RoundGeneration::RunRound(StepBatch& batch, std::vector<GroupReques
   ReportNotices();
   std::move(requests.begin(), requests.end(), std::back_inserter(others));
   TANDEM_RETURN_IF_ERROR(Dispatch(batch, std::move(others)));
-  TANDEM_RETURN_IF_ERROR(
-      context_.disk.Until({.what = "the round journal", .folder = options_.run_dir},
-                          [&runner] { return runner.EndRound(); }));
+  TANDEM_RETURN_IF_ERROR(EndRound());
   ReportNotices();
   CountRound(/*is_own_round=*/true, runner.Counts(), batch.facts);
   LogInfo("step {}, round {}: {}", batch.step, rounds_ - 1, runner.buffer().Counts().Text());
   return absl::OkStatus();
+}
+
+absl::Status RoundGeneration::EndRound() {
+  return context_.disk.Until({.what = "the round journal", .folder = options_.run_dir},
+                             [this] { return runner_->EndRound(); });
 }
 
 void RoundGeneration::ReportNotices() {

@@ -52,6 +52,9 @@ class RoundGeneration : public GenerationMode {
   RoundRunner::Draw draw() const;
   int64_t rounds() const { return rounds_; }
   void ReportNotices();
+  // RoundRunner::EndRound, which waits for its disk where that refuses the journal. For the train
+  // loop's thread.
+  absl::Status EndRound();
 
  private:
   // The number of fresh groups that may be admitted to the buffer now.

@@ -89,8 +89,9 @@ std::optional<std::pair<RoundJournal::Place, RoundJournal::Entry>> RoundJournal:
 }
 
 absl::StatusOr<std::unique_ptr<RoundJournal>> RoundJournal::Open(const std::string& path,
-                                                                 const std::string& run) {
-  std::unique_ptr<RoundJournal> journal(new RoundJournal(path, run));
+                                                                 const std::string& run,
+                                                                 Writer writer) {
+  std::unique_ptr<RoundJournal> journal(new RoundJournal(path, run, std::move(writer)));
   std::error_code error;
   if (std::filesystem::exists(path, error)) TANDEM_RETURN_IF_ERROR(journal->Read());
   TANDEM_RETURN_IF_ERROR(journal->Rewrite());
@@ -99,7 +100,7 @@ absl::StatusOr<std::unique_ptr<RoundJournal>> RoundJournal::Open(const std::stri
 
 std::unique_ptr<RoundJournal> RoundJournal::OpenUnread(const std::string& path,
                                                        const std::string& run) {
-  return std::unique_ptr<RoundJournal>(new RoundJournal(path, run));
+  return std::unique_ptr<RoundJournal>(new RoundJournal(path, run, AppendDurably));
 }
 
 absl::Status RoundJournal::Read() {
@@ -135,12 +136,13 @@ absl::Status RoundJournal::Read() {
   return absl::OkStatus();
 }
 
-bool RoundJournal::Learn(const Place& place, Entry entry) {
-  const auto known = entries_.find(place);
-  if (known != entries_.end() && known->second == entry) return false;
+void RoundJournal::Learn(const Place& place, Entry entry) {
   entries_.erase(entries_.lower_bound(place), entries_.end());
   entries_[place] = std::move(entry);
-  return true;
+}
+
+AppendResult RoundJournal::AppendDurably(int fd, const std::string& line, int64_t end) {
+  return AppendOrCutBack(fd, line, end, Sync::kYes);
 }
 
 absl::Status RoundJournal::Rewrite() {
@@ -157,7 +159,7 @@ absl::Status RoundJournal::Rewrite() {
 
 absl::Status RoundJournal::WriteLine(const std::string& line) {
   if (fd_ < 0) TANDEM_RETURN_IF_ERROR(Rewrite());
-  const AppendResult append = AppendOrCutBack(fd_, line, end_, Sync::kYes);
+  const AppendResult append = writer_(fd_, line, end_);
   if (append.error == 0) {
     end_ += std::ssize(line);
     return absl::OkStatus();
@@ -190,11 +192,8 @@ std::optional<InterruptionPoints> RoundJournal::Find(int64_t step,
   return found->second.points;
 }
 
-absl::Status RoundJournal::ForgetFrom(int64_t step, int64_t round) {
-  const auto first = entries_.lower_bound(Place{step, round});
-  if (first == entries_.end()) return absl::OkStatus();
-  entries_.erase(first, entries_.end());
-  return Rewrite();
+void RoundJournal::ForgetFrom(int64_t step, int64_t round) {
+  entries_.erase(entries_.lower_bound(Place{step, round}), entries_.end());
 }
 
 absl::Status RoundJournal::Prune(int64_t step) {

@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/formats/file_io.h"
 #include "controller/partial_rollout/buffer/round_spec.h"
 
 namespace tandem {
@@ -23,13 +25,17 @@ namespace tandem {
 // Errors of the disk by IoErrorCode.
 class RoundJournal {
  public:
+  // Writes a line to the end of a file, `end`, and to the disk; as AppendOrCutBack.
+  using Writer = std::function<AppendResult(int fd, const std::string& line, int64_t end)>;
+
   // `run` identifies the runs that may share the journal: RoundJournalIdentity and the settings
   // that end rounds. A journal of another run, or a file that is no journal, is renamed to
   // `path`.previous (or .previous-2 and so on), with a note(). A last line that the process did not
   // finish writing is ignored; a damaged line is ignored together with all that follow it, with a
-  // note().
+  // note(). `writer`: for tests, of lines that are added.
   static absl::StatusOr<std::unique_ptr<RoundJournal>> Open(const std::string& path,
-                                                            const std::string& run);
+                                                            const std::string& run,
+                                                            Writer writer = AppendDurably);
   // For a run that begins anew: knows no rounds and leaves the file alone until Clear, which must
   // be called before the first Append.
   static std::unique_ptr<RoundJournal> OpenUnread(const std::string& path, const std::string& run);
@@ -56,8 +62,8 @@ class RoundJournal {
   }
 
   // Drops this round and all later ones, as they do not fit the buffer
-  // (Round::CheckInterruptionPoints).
-  absl::Status ForgetFrom(int64_t step, int64_t round);
+  // (Round::CheckInterruptionPoints). Leaves the file alone, where the next line overrules them.
+  void ForgetFrom(int64_t step, int64_t round);
   // Drops the rounds of steps up to `step`, that of the oldest checkpoint that is kept: no recovery
   // goes back behind it.
   absl::Status Prune(int64_t step);
@@ -74,19 +80,22 @@ class RoundJournal {
     bool operator==(const Entry&) const = default;
   };
 
-  RoundJournal(std::string path, std::string run) : path_(std::move(path)), run_(std::move(run)) {}
+  RoundJournal(std::string path, std::string run, Writer writer)
+      : path_(std::move(path)), run_(std::move(run)), writer_(std::move(writer)) {}
+  static AppendResult AppendDurably(int fd, const std::string& line, int64_t end);
 
   static std::string ToLine(const Place& place, const Entry& entry);
   static std::optional<std::pair<Place, Entry>> ParseLine(const std::string& line);
   absl::Status Read();
-  // False: the entry is known already.
-  bool Learn(const Place& place, Entry entry);
+  // Drops what was known of this round and all later ones.
+  void Learn(const Place& place, Entry entry);
   // Replaces the file by the known entries.
   absl::Status Rewrite();
   absl::Status WriteLine(const std::string& line);
 
   const std::string path_;
   const std::string run_;
+  const Writer writer_;
   std::string note_;
   std::map<Place, Entry> entries_;
   int fd_ = -1;

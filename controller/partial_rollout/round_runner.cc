@@ -64,7 +64,7 @@ absl::StatusOr<std::vector<GroupRequest>> RoundRunner::BeginRound(int64_t step,
         fmt::format("step {}, round {}: the journal does not match and is ignored from here "
                     "({}); the step is repeated with other interruption points",
                     step, round, std::string(fits.message())));
-    TANDEM_RETURN_IF_ERROR(journal_->ForgetFrom(step, round));
+    journal_->ForgetFrom(step, round);
     spec.interruption_points.reset();
     TANDEM_ASSIGN_OR_RETURN(planned, Round::Plan(*buffer_, spec));
   }

@@ -50,8 +50,7 @@ class RoundRunner {
 
   // The requests of round `round` (from 0) of `step` to the rollouts, which serve weight version
   // `version`; `due_version` as in RoundSpec. Where the journal's entry does not fit the buffer,
-  // the journal is dropped from this round on, with a notice. Errors as Round::Plan and
-  // RoundJournal::ForgetFrom.
+  // the journal is dropped from this round on, with a notice. Errors as Round::Plan.
   absl::StatusOr<std::vector<GroupRequest>> BeginRound(int64_t step,
                                                        int64_t round,
                                                        int64_t version,

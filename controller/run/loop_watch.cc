@@ -8,23 +8,23 @@
 namespace tandem {
 
 void LoopWatch::Poll(const std::vector<ThreadProgress>& threads) {
-  const auto stall = stalls_.Look(threads, clock_.Now());
-  if (stall) {
-    TellOnce(*stall);
+  const auto still = meter_.Look(threads, clock_.Now());
+  if (still && still->time >= notifier_.interval()) {
+    TellOnce(*still);
     return;
   }
   told_ = false;
   notifier_.KeepAlive();
 }
 
-void LoopWatch::TellOnce(const Stall& stall) {
+void LoopWatch::TellOnce(const Standstill& still) {
   if (told_) return;
   told_ = true;
   WriteThreadStacks(STDERR_FILENO);
   LogWarn(
       "the train loop has stood still for {}, {}; its threads' stacks are above. It gives no sign "
       "of life until it goes on: whoever started it may restart it (cluster.watchdog_seconds)",
-      absl::FormatDuration(stall.time), stall.progress.Text());
+      absl::FormatDuration(still.time), still.progress.Text());
 }
 
 }  // namespace tandem

@@ -18,18 +18,17 @@ namespace tandem {
 class LoopWatch {
  public:
   // The references must outlive the object.
-  LoopWatch(ServiceNotifier& notifier, Clock& clock)
-      : notifier_(notifier), clock_(clock), stalls_(notifier.interval()) {}
+  LoopWatch(ServiceNotifier& notifier, Clock& clock) : notifier_(notifier), clock_(clock) {}
 
   // Must be called often.
   void Poll(const std::vector<ThreadProgress>& threads = CurrentProgress());
 
  private:
-  void TellOnce(const Stall& stall);
+  void TellOnce(const Standstill& still);
 
   ServiceNotifier& notifier_;
   Clock& clock_;
-  StallDetector stalls_;
+  StandstillMeter meter_;
   bool told_ = false;
 };
 

@@ -11,6 +11,7 @@
 
 #include "common/base/status.h"
 #include "common/formats/files.h"
+#include "common/formats/finished_mark.h"
 #include "common/model_spec/model_spec.h"
 #include "controller/data/pinned_inputs.h"
 #include "controller/partial_rollout/buffer/saved_buffer.h"
@@ -253,8 +254,7 @@ absl::StatusOr<ResumePoint> ByMode(const v1::Config& config,
   if (mode == "resume_path") return GoBackTo(config, options, checkpoints);
   if (mode == "disable") return StartAnew(config, checkpoints, "trainer.resume_mode is disable");
   const std::optional<int64_t> finished = checkpoints.FinishedStep();
-  // With a time limit, the number of steps that the new run makes is not known before it runs.
-  if (finished && (*finished >= options.total_steps || config.trainer().max_seconds() > 0)) {
+  if (HasMadeAllSteps(finished, config.trainer().max_seconds() > 0 ? 0 : options.total_steps)) {
     return StartAnew(config, checkpoints,
                      fmt::format("the run here had finished its {} steps", *finished));
   }

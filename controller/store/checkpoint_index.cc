@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -20,6 +19,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
+#include "common/formats/finished_mark.h"
 
 namespace tandem {
 namespace {
@@ -28,7 +28,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr char kStateFile[] = "controller_state.json";
-constexpr char kFinished[] = "finished";
 constexpr char kLatest[] = "latest";
 constexpr char kCheckpointPrefix[] = "step_";
 constexpr char kTemporary[] = ".tmp";
@@ -236,7 +235,7 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::Open(const std::string& dir,
 absl::StatusOr<std::string> CheckpointIndex::Begin(int64_t step) {
   const std::string path = fmt::format("{}/{}{}{}", dir_, kCheckpointPrefix, step, kTemporary);
   std::error_code error;
-  fs::remove(dir_ + "/" + kFinished, error);
+  fs::remove(dir_ + "/" + kFinishedMark, error);
   fs::remove_all(path, error);
   fs::create_directories(path, error);
   if (error) return FromError("cannot make the folder " + path, error);
@@ -355,13 +354,7 @@ std::string CheckpointIndex::HfExport(const std::string& path) {
 }
 
 absl::Status CheckpointIndex::MarkFinished(int64_t step) {
-  return WriteFileAtomically(dir_ + "/" + kFinished, fmt::format("{}\n", step));
-}
-
-std::optional<int64_t> CheckpointIndex::FinishedStep() const {
-  int64_t step = -1;
-  std::ifstream(dir_ + "/" + kFinished) >> step;
-  return step >= 0 ? std::optional(step) : std::nullopt;
+  return WriteFileAtomically(dir_ + "/" + kFinishedMark, fmt::format("{}\n", step));
 }
 
 bool CheckpointIndex::HasAfter(int64_t step) const {
@@ -387,8 +380,8 @@ absl::Status CheckpointIndex::MoveAfter(int64_t step, const std::string& folder)
   }
   TANDEM_RETURN_IF_ERROR(SyncDirectory(folder));
   TANDEM_RETURN_IF_ERROR(SyncDirectory(dir_));
-  if (!PathExists(dir_ + "/" + kFinished)) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(move(fs::path(dir_) / kFinished));
+  if (!PathExists(dir_ + "/" + kFinishedMark)) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(move(fs::path(dir_) / kFinishedMark));
   TANDEM_RETURN_IF_ERROR(SyncDirectory(folder));
   return SyncDirectory(dir_);
 }

@@ -18,6 +18,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/formats/finished_mark.h"
 #include "controller/data/pinned_inputs.h"
 #include "controller/data/prompt.h"
 
@@ -109,7 +110,7 @@ class CheckpointIndex {
   // step may still lack its validation or report.
   absl::Status MarkFinished(int64_t step);
   // The step given to MarkFinished; nullopt if the run is not finished.
-  std::optional<int64_t> FinishedStep() const;
+  std::optional<int64_t> FinishedStep() const { return ReadFinishedStep(dir_); }
 
   // Whether there is a checkpoint after `step` (-1: any), complete or not.
   bool HasAfter(int64_t step) const;

@@ -15,8 +15,12 @@ void HangDetector::Poll() {
 }
 
 void HangDetector::Look(const WorkerEntry& worker) {
-  if (worker.state != WorkerEntry::State::kLost) return;
-  if (clock_.Now() - worker.last_heartbeat < options_.no_heartbeat_for) return;
+  if (worker.state != WorkerEntry::State::kLost) {
+    requested_.erase(worker.key());  // one that came back may hang again
+    return;
+  }
+  const bool silent = clock_.Now() - worker.last_heartbeat >= options_.no_heartbeat_for;
+  if (!silent && !worker.stands_still) return;
   // On another host, or in another container, its number may be some other process's here.
   if (worker.process_start.empty()) return;
   if (worker.restored && worker.held_for <= absl::ZeroDuration()) return;  // it has ended
@@ -28,11 +32,11 @@ void HangDetector::Look(const WorkerEntry& worker) {
 
 void HangDetector::Request(const WorkerEntry& worker) {
   const WorkerKey& key = worker.key();
-  LogWarn(
-      "{} has said nothing for {} (process {}, phase {}, last action {}): asking the launcher to "
-      "kill it",
-      key.Text(), absl::FormatDuration(clock_.Now() - worker.last_heartbeat),
-      worker.announcement.pid, worker.news.phase, worker.news.last_action);
+  const std::string silence = absl::FormatDuration(clock_.Now() - worker.last_heartbeat);
+  LogWarn("{}: {} (process {}, phase {}, last action {}): asking the launcher to kill it",
+          key.Text(),
+          worker.stands_still ? StandstillText(worker.news.progress) : "not a word for " + silence,
+          worker.announcement.pid, worker.news.phase, worker.news.last_action);
   const std::string directory = options_.run_dir + "/hung";
   const std::string path = fmt::format("{}/{}-{}", directory, RoleName(key.role), key.rank);
   std::error_code error;

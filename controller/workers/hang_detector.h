@@ -1,5 +1,5 @@
-// Reports hung workers to the launcher: workers that send no heartbeats while their process still
-// runs and holds its memory.
+// Reports hung workers to the launcher: workers that send no heartbeats, or whose heartbeats tell
+// that their engine stands still, while their process still runs and holds its memory.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ struct HangDetectorOptions {
   absl::Duration no_heartbeat_for;
 };
 
-// Writes the file run_dir/hung/<role>-<rank> with the process id, once per incarnation, for workers
+// Writes the file run_dir/hung/<role>-<rank> with the process id, once per loss, for workers
 // whose processes are seen from here, also those of an earlier controller that do not come back.
 // The launcher kills the process if it is its child, so that it is restarted like any worker that
 // died, and removes the file. Without a launcher the file tells the user what to do. Not

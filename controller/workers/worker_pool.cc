@@ -107,9 +107,12 @@ void WorkerPool::MarkLost(const WorkerKey& key, int64_t incarnation) {
 }
 
 void WorkerPool::DetectLostAndCancelCalls() {
-  for (const WorkerKey& key : registry_.DetectLost()) {
-    LogWarn("No heartbeat from {} for cluster.heartbeat_timeout_seconds: treating it as lost.",
-            key.Text());
+  for (const WorkerEntry& lost : registry_.DetectLost()) {
+    const std::string name = lost.key().Text();
+    LogWarn("{}: treating it as lost.",
+            lost.stands_still
+                ? name + ": " + StandstillText(lost.news.progress)
+                : "No heartbeat from " + name + " for cluster.heartbeat_timeout_seconds");
   }
   const MutexLock lock(clients_mutex_);
   const auto is_current = [this](const WorkerKey& key, int64_t incarnation) {

@@ -59,9 +59,9 @@ class WorkerPool {
 
   // Marks the worker lost because a call to it failed; its next heartbeat makes it ready again.
   void MarkLost(const WorkerKey& key, int64_t incarnation);
-  // Marks workers that send no heartbeats lost, then ends the calls to all that are lost or were
-  // replaced. A thread of its own calls this periodically, so that no call to a dead worker has to
-  // wait for its deadline.
+  // Marks workers lost that send no heartbeats, or whose engine stands still, then ends the calls
+  // to all that are lost or were replaced. A thread of its own calls this periodically, so that no
+  // call to a dead worker has to wait for its deadline.
   void DetectLostAndCancelCalls();
 
   // Asks all ready workers to end, concurrently. Errors are ignored: a worker that does not answer

@@ -29,6 +29,12 @@ std::string RoleName(WorkerRole role) {
   return role == WorkerRole::kTrainer ? "trainer" : "rollout";
 }
 
+std::string StandstillText(const EngineProgress& progress) {
+  return fmt::format("no progress for {}, in {}",
+                     absl::FormatDuration(absl::Trunc(progress.still_for, absl::Seconds(1))),
+                     progress.activity);
+}
+
 absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcement) {
   const MutexLock lock(workers_mutex_);
   const WorkerKey& key = announcement.key;
@@ -49,10 +55,12 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcemen
     const int64_t last = holder == nullptr ? 0 : holder->last_incarnation;
     entry.incarnation = announcement.incarnation != 0 ? announcement.incarnation : last + 1;
     entry.last_incarnation = std::max(last, entry.incarnation);
-    entry.process_start = SeenStart(announcement);
   }
   entry.announcement = announcement;
+  // Also of a process that comes back: the controller before may have been unable to see it.
+  entry.process_start = SeenStart(announcement);
   entry.restored = false;
+  entry.stands_still = false;
   entry.last_heartbeat = clock_.Now();
   entry.news.numerics_class = announcement.numerics_class;
   entry.state = announcement.numerics_class.empty() ? WorkerEntry::State::kStarting
@@ -255,20 +263,23 @@ absl::Status WorkerRegistry::Heartbeat(const WorkerKey& key,
   if (news.numerics_class.empty()) news.numerics_class = entry.news.numerics_class;
   entry.news = std::move(news);
   entry.last_heartbeat = clock_.Now();
+  entry.stands_still = entry.news.progress.still_for >= options_.progress_limit;
+  if (entry.stands_still) return absl::OkStatus();  // DetectLost sees to it; a lost one stays lost
   entry.state = entry.news.numerics_class.empty() ? WorkerEntry::State::kStarting
                                                   : WorkerEntry::State::kReady;
   return absl::OkStatus();
 }
 
-std::vector<WorkerKey> WorkerRegistry::DetectLost() {
+std::vector<WorkerEntry> WorkerRegistry::DetectLost() {
   const MutexLock lock(workers_mutex_);
-  std::vector<WorkerKey> lost;
+  std::vector<WorkerEntry> lost;
   for (auto& [key, entry] : workers_) {
     // A starting worker loads its model and sends nothing yet: the register timeout covers it.
     if (entry.state != WorkerEntry::State::kReady) continue;
-    if (clock_.Now() - entry.last_heartbeat < options_.heartbeat_timeout) continue;
+    const bool silent = clock_.Now() - entry.last_heartbeat >= options_.heartbeat_timeout;
+    if (!silent && !entry.stands_still) continue;
     entry.state = WorkerEntry::State::kLost;
-    lost.push_back(key);
+    lost.push_back(entry);
   }
   return lost;
 }
@@ -330,9 +341,11 @@ std::vector<std::string> WorkerRegistry::Missing() const {
       } else if (found->second.state == WorkerEntry::State::kStarting) {
         missing.push_back(key.Text() + " (registered, still starting)");
       } else if (found->second.state == WorkerEntry::State::kLost) {
-        missing.push_back(fmt::format("{} (lost; last seen in phase {}, last action {})",
-                                      key.Text(), found->second.news.phase,
-                                      found->second.news.last_action));
+        const HeartbeatNews& news = found->second.news;
+        missing.push_back(
+            fmt::format("{} (lost; last seen in phase {}, last action {}{})", key.Text(),
+                        news.phase, news.last_action,
+                        found->second.stands_still ? ", " + StandstillText(news.progress) : ""));
       }
     }
   }

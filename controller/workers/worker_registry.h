@@ -54,6 +54,13 @@ struct Announcement {
   std::string process_start;     // OwnProcessStart of the worker
 };
 
+// What a worker's engine is at, by the worker's own account (EngineProgress of controller.proto).
+struct EngineProgress {
+  int64_t moves = 0;
+  std::string activity;      // "attention, layer 7"; empty: no work is due
+  absl::Duration still_for;  // since the last move while work is due
+};
+
 // The contents of a heartbeat.
 struct HeartbeatNews {
   std::string phase;
@@ -61,6 +68,7 @@ struct HeartbeatNews {
   std::string last_action;
   LedgerSnapshot ledger;
   std::string numerics_class;
+  EngineProgress progress;
 };
 
 struct WorkerEntry {
@@ -71,6 +79,7 @@ struct WorkerEntry {
   State state = State::kStarting;
   Instant last_heartbeat;
   HeartbeatNews news;
+  bool stands_still = false;  // its last heartbeat told no progress for progress_limit
   // RegistryOptions::process_start at its registration; empty: its process is not seen from here.
   std::string process_start;
   int64_t last_incarnation = 0;  // the highest that its rank has had
@@ -82,10 +91,15 @@ struct WorkerEntry {
   const WorkerKey& key() const { return announcement.key; }
 };
 
+// "no progress for 2m30s, in attention, layer 7"
+std::string StandstillText(const EngineProgress& progress);
+
 struct RegistryOptions {
   int trainers = 1;
   int rollouts = 1;
   absl::Duration heartbeat_timeout = absl::Seconds(10);
+  // Longer than a worker takes to end itself when its engine stands still (ProgressWatchdog).
+  absl::Duration progress_limit = absl::InfiniteDuration();
   absl::Duration register_timeout = absl::Seconds(60);  // covers what a worker loads
   absl::Duration controller_lost = absl::Seconds(180);  // then a worker without controller ends
   std::string tokenizer_digest;                         // of the controller's own tokenizer
@@ -100,14 +114,15 @@ struct RegistryOptions {
 };
 
 // A worker is starting until its numerics class is known, then ready. It is lost when it sends no
-// heartbeat for heartbeat_timeout or a caller saw its connection break, and ready again with its
-// next heartbeat. A process that registers for a taken rank is refused while the rank's process
-// lives; it replaces one that has ended and gets a new incarnation. If the controller can see the
-// process in /proc, it has ended when /proc no longer shows it. If not, as in another container, it
-// counts as ended after heartbeat_timeout of silence, or register_timeout while it is starting. A
-// lost one that is silent for as long gives up its rank too. One of an earlier controller that does
-// not come back holds its rank for heartbeat_timeout; if its process is seen, until that ends or,
-// by controller_lost, should have ended. Thread-safe.
+// heartbeat for heartbeat_timeout, when its heartbeats tell no progress for progress_limit or when
+// a caller saw its connection break; and ready again with its next heartbeat that tells progress. A
+// process that registers for a taken rank is refused while the rank's process lives; it replaces
+// one that has ended and gets a new incarnation. If the controller can see the process in /proc, it
+// has ended when /proc no longer shows it. If not, as in another container, it counts as ended
+// after heartbeat_timeout of silence, or register_timeout while it is starting. A lost one that is
+// silent for as long gives up its rank too. One of an earlier controller that does not come back
+// holds its rank for heartbeat_timeout; if its process is seen, until that ends or, by
+// controller_lost, should have ended. Thread-safe.
 class WorkerRegistry {
  public:
   WorkerRegistry(RegistryOptions options, Clock& clock)
@@ -134,8 +149,9 @@ class WorkerRegistry {
   // OK, or Aborted / NotFound as for Heartbeat.
   absl::Status CheckCurrent(const WorkerKey& key, int64_t incarnation) const;
 
-  // Marks workers without a heartbeat for heartbeat_timeout as lost; returns those marked now.
-  std::vector<WorkerKey> DetectLost();
+  // Marks workers without a heartbeat for heartbeat_timeout, or without progress for
+  // progress_limit, as lost; returns those marked now.
+  std::vector<WorkerEntry> DetectLost();
   // Marks the worker lost because a call to it failed. Its process may live, and then keeps the
   // rank.
   void MarkLost(const WorkerKey& key, int64_t incarnation);

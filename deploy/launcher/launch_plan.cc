@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/base/log_file.h"
+#include "common/formats/finished_mark.h"
 #include "common/process/files/run_token.h"
 #include "tandem/v1/config.pb.h"
 
@@ -47,9 +48,7 @@ bool IsSocketOf(const LaunchPlan& plan, int pairs, const std::string& name) {
 namespace {
 
 bool IsFinished(const LaunchPlan& plan) {
-  int64_t steps = -1;
-  std::ifstream(plan.checkpoint_dir + "/finished") >> steps;
-  return steps >= 0 && steps >= plan.total_steps;
+  return HasMadeAllSteps(ReadFinishedStep(plan.checkpoint_dir), plan.total_steps);
 }
 
 }  // namespace

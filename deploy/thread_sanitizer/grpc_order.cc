@@ -6,7 +6,10 @@
 // - what a client's thread did before it starts a batch comes before what a server's handler does
 //   that begins or goes on later, and the reverse. Which client and which server is not told apart:
 //   the two may be in other threads, and only the network connects them.
-// Nothing orders two handlers, or two clients, of each other: their races are still reported.
+// Two handlers, or two clients, are not ordered among themselves: their races are reported. But
+// what is told holds for whole sides, so it orders two handlers between which a client did
+// something (the first handler, then any client, then the second one), and two clients between
+// which a handler did. A race of such two may go unreported.
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -14,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include <dlfcn.h>
 #include <grpc/grpc.h>
 #include <link.h>
 #include <sanitizer/tsan_interface.h>
@@ -32,8 +34,9 @@ char executor;  // the same for the threads that give it work
 char* Given(Side side) { return &sides[static_cast<int>(side)]; }
 Side Other(Side side) { return side == Side::kClient ? Side::kServer : Side::kClient; }
 Side SideOf(grpc_call* call) {
-  static const auto is_client = reinterpret_cast<bool (*)(grpc_call*)>(
-      dlsym(RTLD_NEXT, "_Z19grpc_call_is_clientP9grpc_call"));
+  using IsClient = bool(grpc_call*);
+  static IsClient* const is_client =
+      tandem::RealFunction(static_cast<IsClient*>(nullptr), "_Z19grpc_call_is_clientP9grpc_call");
   return is_client(call) ? Side::kClient : Side::kServer;
 }
 

@@ -241,7 +241,9 @@ class FakeRun {
   // As assembly chooses it by options.partial.
   std::unique_ptr<GenerationMode> MakeGenerationMode() {
     if (!options.partial.enabled) return std::make_unique<WholeGeneration>(*parts, options);
-    auto round_journal = *RoundJournal::Open(dir.path() / "partial_journal.jsonl", "fake run");
+    const std::string path = dir.path() / "partial_journal.jsonl";
+    auto round_journal = write_round ? *RoundJournal::Open(path, "fake run", write_round)
+                                     : *RoundJournal::Open(path, "fake run");
     auto buffer = *RolloutBuffer::Open(dir.path() / "partial_pool",
                                        {.tokenizer_digest = "fake",
                                         .vocab_limit = 100,
@@ -320,6 +322,7 @@ class FakeRun {
   std::vector<Prompt> validation;
   TrainOptions options;
   RolloutFleetOptions fleet_options;
+  RoundJournal::Writer write_round;  // of partial rollout's journal, if set
   // Of every trainer, if set before its first call.
   std::function<absl::Status()> on_sync;
   std::function<void()> on_cancel;

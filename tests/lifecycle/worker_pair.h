@@ -76,7 +76,7 @@ struct WorkerPair {
     EngineOptions engine_options = MakeEngineTestOptions(weights, {});
     engine_options.spec = spec;
     engine = Engine::Create(engine_options).value();
-    service = RolloutService::Create([] {}, "");
+    service = RolloutService::Create([] {});
     const std::string name = "rollout-" + std::to_string(++incarnation) + ".sock";
     server =
         RpcServer::Start("unix:" + (weights.dir.path() / name).string(), {service->service()}, {})

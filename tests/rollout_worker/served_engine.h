@@ -21,8 +21,7 @@ struct Served {
   const TinyWeights weights{{}, DType::kBFloat16};
   std::unique_ptr<Engine> engine;
   bool shut_down = false;
-  std::unique_ptr<RolloutService> service =
-      RolloutService::Create([this] { shut_down = true; }, "");
+  std::unique_ptr<RolloutService> service = RolloutService::Create([this] { shut_down = true; });
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<v1::RolloutService::Stub> stub;
 

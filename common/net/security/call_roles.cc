@@ -15,18 +15,31 @@ namespace {
 
 constexpr std::string_view kTrustDomain = "spiffe://tandem/";
 
-const RoleNames kController = {"controller"};
-const RoleNames kTrainer = {"trainer"};
-const RoleNames kControllerOrTrainer = {"controller", "trainer"};
-const RoleNames kWorkers = {"trainer", "rollout"};
-const RoleNames kOperator = {"operator"};
-const RoleNames kUsers = {"user", "operator"};
-const RoleNames kEveryone = {"controller", "trainer", "rollout", "user", "operator"};
-const RoleNames kNobody = {};
+// Who may make a call.
+struct MayCall {
+  RoleNames roles;
+  // Of workers only one of the server's rank: another trainer must not replace or read the weights.
+  bool of_own_rank = false;
+};
+
+const MayCall kController = {{"controller"}};
+const MayCall kTrainer = {{"trainer"}};
+const MayCall kOwnTrainer = {{"trainer"}, true};
+const MayCall kControllerOrTrainer = {{"controller", "trainer"}};
+const MayCall kControllerOrOwnTrainer = {{"controller", "trainer"}, true};
+const MayCall kWorkers = {{"trainer", "rollout"}};
+const MayCall kOperator = {{"operator"}};
+const MayCall kUsers = {{"user", "operator"}};
+const MayCall kEveryone = {{"controller", "trainer", "rollout", "user", "operator"}};
+const MayCall kNobody = {};
+
+bool NamesRole(const MayCall& may, std::string_view role) {
+  return std::find(may.roles.begin(), may.roles.end(), role) != may.roles.end();
+}
 
 // The table. Each method of each service stands here (tests/common/net/call_roles_test.cc).
-const std::map<std::string_view, const RoleNames*>& Table() {
-  static const std::map<std::string_view, const RoleNames*> table = {
+const std::map<std::string_view, const MayCall*>& Table() {
+  static const std::map<std::string_view, const MayCall*> table = {
       {"/tandem.v1.ClusterService/Register", &kWorkers},
       {"/tandem.v1.ClusterService/Heartbeat", &kWorkers},
       {"/tandem.v1.ClusterService/StreamSamples", &kTrainer},
@@ -62,12 +75,12 @@ const std::map<std::string_view, const RoleNames*>& Table() {
       {"/tandem.v1.RolloutService/VerifyWeights", &kController},
       {"/tandem.v1.RolloutService/GetStatus", &kControllerOrTrainer},
       {"/tandem.v1.RolloutService/Shutdown", &kController},
-      {"/tandem.v1.RolloutService/BeginUpdate", &kTrainer},
-      {"/tandem.v1.RolloutService/ApplyBucket", &kTrainer},
-      {"/tandem.v1.RolloutService/CommitUpdate", &kTrainer},
-      {"/tandem.v1.RolloutService/AbortUpdate", &kControllerOrTrainer},
-      {"/tandem.v1.RolloutService/GetDigests", &kControllerOrTrainer},
-      {"/tandem.v1.RolloutService/ReadTensor", &kControllerOrTrainer},
+      {"/tandem.v1.RolloutService/BeginUpdate", &kOwnTrainer},
+      {"/tandem.v1.RolloutService/ApplyBucket", &kOwnTrainer},
+      {"/tandem.v1.RolloutService/CommitUpdate", &kOwnTrainer},
+      {"/tandem.v1.RolloutService/AbortUpdate", &kControllerOrOwnTrainer},
+      {"/tandem.v1.RolloutService/GetDigests", &kControllerOrOwnTrainer},
+      {"/tandem.v1.RolloutService/ReadTensor", &kControllerOrOwnTrainer},
 
       {"/tandem.v1.RewardService/Score", &kController},
   };
@@ -77,16 +90,30 @@ const std::map<std::string_view, const RoleNames*>& Table() {
 constexpr std::string_view kHealth = "/grpc.health.v1.Health/";
 constexpr std::string_view kReflection = "/grpc.reflection.v1alpha.ServerReflection/";
 
-bool IsKnownRole(std::string_view role) {
-  return std::find(kEveryone.begin(), kEveryone.end(), role) != kEveryone.end();
+const MayCall& RuleFor(std::string_view method) {
+  if (method.starts_with(kHealth) || method.starts_with(kReflection)) return kEveryone;
+  const auto found = Table().find(method);
+  return found == Table().end() ? kNobody : *found->second;
+}
+
+// Whether a caller of that role may make the call as a worker of any rank, or of the server's.
+bool IsOfRank(const CallerIdentity& caller, const MayCall& may, int server) {
+  return !may.of_own_rank || !NamesRole(kWorkers, caller.role) || caller.rank < 0 ||
+         caller.rank == server;
+}
+
+// "controller or trainer of rank 1"
+std::string RolesText(const MayCall& may, int server) {
+  std::string text = fmt::format("{}", fmt::join(may.roles, " or "));
+  if (may.of_own_rank) text += server < 0 ? " of any rank" : fmt::format(" of rank {}", server);
+  return text;
 }
 
 absl::StatusOr<CallerIdentity> ParseIdentity(const std::string& uri) {
   const std::vector<std::string> parts = absl::StrSplit(uri.substr(kTrustDomain.size()), '/');
   CallerIdentity caller;
-  const bool ranked =
-      parts.size() == 3 && std::find(kWorkers.begin(), kWorkers.end(), parts[1]) != kWorkers.end();
-  if ((parts.size() == 2 || ranked) && !parts[0].empty() && IsKnownRole(parts[1]) &&
+  const bool ranked = parts.size() == 3 && NamesRole(kWorkers, parts[1]);
+  if ((parts.size() == 2 || ranked) && !parts[0].empty() && NamesRole(kEveryone, parts[1]) &&
       (!ranked ||
        (absl::SimpleAtoi(parts[2], &caller.rank) && caller.rank >= 0 && caller.rank <= kMaxRank))) {
     caller.project = parts[0];
@@ -96,7 +123,7 @@ absl::StatusOr<CallerIdentity> ParseIdentity(const std::string& uri) {
   return InvalidArgument(
       "the certificate's URI {} is not spiffe://tandem/PROJECT/ROLE, with ROLE one of {}, or the "
       "same of a worker and /RANK",
-      uri, fmt::join(kEveryone, ", "));
+      uri, fmt::join(kEveryone.roles, ", "));
 }
 
 absl::Status Denied(const std::string& message) {
@@ -115,11 +142,7 @@ std::string Found(const std::vector<CallerIdentity>& callers) {
 
 }  // namespace
 
-const RoleNames& RolesFor(std::string_view method) {
-  if (method.starts_with(kHealth) || method.starts_with(kReflection)) return kEveryone;
-  const auto found = Table().find(method);
-  return found == Table().end() ? kNobody : *found->second;
-}
+const RoleNames& RolesFor(std::string_view method) { return RuleFor(method).roles; }
 
 std::string_view MethodText(std::string_view method) {
   if (method.starts_with(kHealth)) return "a health check";
@@ -144,16 +167,16 @@ absl::StatusOr<std::vector<CallerIdentity>> ParseIdentities(const std::vector<st
 }
 
 absl::Status CheckMayCall(const std::vector<CallerIdentity>& callers,
-                          const std::string& project,
+                          const ServedCallers& served,
                           std::string_view method) {
-  const RoleNames& roles = RolesFor(method);
+  const MayCall& may = RuleFor(method);
   for (const CallerIdentity& caller : callers) {
-    if (caller.project != project) continue;
-    if (std::find(roles.begin(), roles.end(), caller.role) != roles.end()) return absl::OkStatus();
+    if (caller.project != served.project || !NamesRole(may, caller.role)) continue;
+    if (IsOfRank(caller, may, served.rank)) return absl::OkStatus();
   }
-  if (roles.empty()) return Denied(fmt::format("{} is no call that a role may make", method));
+  if (may.roles.empty()) return Denied(fmt::format("{} is no call that a role may make", method));
   return Denied(fmt::format("{} needs the role {} of project {}; the caller's certificate {}",
-                            method, fmt::join(roles, " or "), project, Found(callers)));
+                            method, RolesText(may, served.rank), served.project, Found(callers)));
 }
 
 absl::Status CheckIsWorker(const std::vector<CallerIdentity>& callers,

@@ -39,10 +39,16 @@ struct CallerIdentity {
 // InvalidArgument: one that begins with spiffe://tandem/ and is none of the above.
 absl::StatusOr<std::vector<CallerIdentity>> ParseIdentities(const std::vector<std::string>& uris);
 
-// PermissionDenied names the role found, the role needed and the call. `project`: whose calls are
-// served. `callers` may be empty.
+// For whom a server answers over TLS.
+struct ServedCallers {
+  std::string project;
+  int rank =
+      -1;  // of the worker that serves: some calls are for workers of its rank alone; -1: none
+};
+
+// PermissionDenied names the role found, the role needed and the call. `callers` may be empty.
 absl::Status CheckMayCall(const std::vector<CallerIdentity>& callers,
-                          const std::string& project,
+                          const ServedCallers& served,
                           std::string_view method);
 
 // PermissionDenied unless one of `callers` is worker `rank` of `role` ("trainer", "rollout") in

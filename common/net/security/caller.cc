@@ -10,7 +10,6 @@
 #include <grpcpp/support/status.h>
 
 #include "common/base/status.h"
-#include "common/net/security/call_roles.h"
 #include "common/net/security/refusal_log.h"
 
 namespace tandem {
@@ -44,7 +43,7 @@ absl::Status AsDenied(const absl::Status& status) {
 
 class RoleCheck final : public grpc::AuthMetadataProcessor {
  public:
-  explicit RoleCheck(std::string project) : project_(std::move(project)) {}
+  explicit RoleCheck(ServedCallers served) : served_(std::move(served)) {}
 
   bool IsBlocking() const override { return false; }
 
@@ -57,7 +56,7 @@ class RoleCheck final : public grpc::AuthMetadataProcessor {
         path == metadata.end() ? "" : std::string(path->second.data(), path->second.size());
     const auto callers = CallersOf(*context);
     const absl::Status checked =
-        callers.ok() ? CheckMayCall(*callers, project_, method) : AsDenied(callers.status());
+        callers.ok() ? CheckMayCall(*callers, served_, method) : AsDenied(callers.status());
     // The message names the call and the roles of the caller's certificate.
     const std::string message(checked.message());
     if (!checked.ok()) refusals_.Tell(message, message);
@@ -65,14 +64,14 @@ class RoleCheck final : public grpc::AuthMetadataProcessor {
   }
 
  private:
-  const std::string project_;
+  const ServedCallers served_;
   RefusalLog refusals_;
 };
 
 }  // namespace
 
-std::shared_ptr<grpc::AuthMetadataProcessor> MakeRoleCheck(std::string project) {
-  return std::make_shared<RoleCheck>(std::move(project));
+std::shared_ptr<grpc::AuthMetadataProcessor> MakeRoleCheck(ServedCallers served) {
+  return std::make_shared<RoleCheck>(std::move(served));
 }
 
 absl::Status CheckWorkerCall(const grpc::ServerContext* context,

@@ -7,6 +7,8 @@
 
 #include <absl/status/status.h>
 
+#include "common/net/security/call_roles.h"
+
 namespace grpc {
 class AuthMetadataProcessor;
 class ServerContext;
@@ -15,8 +17,8 @@ class ServerContext;
 namespace tandem {
 
 // Refuses, on connections with TLS, every call that the table of common/net/security/call_roles.h
-// does not give to the caller's role in `project`. PermissionDenied, as CheckMayCall.
-std::shared_ptr<grpc::AuthMetadataProcessor> MakeRoleCheck(std::string project);
+// does not give to the caller. PermissionDenied, as CheckMayCall.
+std::shared_ptr<grpc::AuthMetadataProcessor> MakeRoleCheck(ServedCallers served);
 
 // PermissionDenied: the call's connection has TLS, and its certificate is not that of worker `rank`
 // of `role` in `project`. On other connections the caller has the run's token or its user, and is

@@ -13,6 +13,9 @@ struct RpcSecurity {
   // The run's token, which loopback ports without TLS send and ask for
   // (common/process/files/run_token.h). Empty: callers send nothing, and such a port is not opened.
   std::string token_file;
+  // Of the worker that serves with this, for calls of its own rank alone
+  // (common/net/security/call_roles.h); -1: it has none.
+  int rank = -1;
   // For tests: a loopback port without token and TLS is opened to every user of this host.
   bool open_to_this_host = false;
 

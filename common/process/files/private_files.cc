@@ -13,6 +13,7 @@
 
 #include "common/base/disk_refusal.h"
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/process/local_socket.h"
 
@@ -148,7 +149,44 @@ absl::Status CheckSocketFolder(const std::string& path) {
   return stays_open && !folder.ours() ? WritableByOthers(path, folder) : absl::OkStatus();
 }
 
+namespace {
+
+// So that a rename in it survives a power failure. Some network file systems cannot sync folders.
+bool SyncFolderOf(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const UniqueFd fd(
+      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return fd.valid() && (fsync(fd.get()) == 0 || errno == EINVAL || errno == ENOTSUP);
+}
+
+// Why a file with these properties is not used; OK: it is this user's alone.
+absl::Status CheckPrivateFile(const std::string& path, const struct stat& info) {
+  if (!S_ISREG(info.st_mode)) {
+    return FailedPrecondition("{} is not used, as it is no regular file: remove it", path);
+  }
+  if (info.st_uid != geteuid() && info.st_uid != 0) {
+    return FailedPrecondition(
+        "{} is not used, as it belongs to user {}, and this process runs as user {}: start it as "
+        "that user{}",
+        path, info.st_uid, geteuid(),
+        geteuid() != 0 ? ""
+                       : ", or choose a folder on another file system if root has made the file: a "
+                         "network file system gives root's files to nobody unless its server "
+                         "exports it with no_root_squash");
+  }
+  if ((info.st_mode & kOthers) != 0) {
+    return FailedPrecondition(
+        "{} is not used, as users other than its owner can read or write it (mode {:04o}): chmod "
+        "600 {}, if no other user has read it",
+        path, info.st_mode & 07777, path);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status WritePrivateFile(const std::string& path, const std::string& text) {
+  const OutsideWait wait;  // a slow disk is no hang
   const auto failed = [&](const char* what) {
     return MakeStatus(IoErrorCode(errno), "cannot {} {}: {}", what, path, std::strerror(errno));
   };
@@ -159,7 +197,8 @@ absl::Status WritePrivateFile(const std::string& path, const std::string& text) 
   // The umask may have taken away what the owner needs.
   const bool written = fchmod(fd.get(), 0600) == 0 &&
                        write(fd.get(), text.data(), text.size()) == std::ssize(text) &&
-                       rename(fresh.c_str(), path.c_str()) == 0;
+                       fsync(fd.get()) == 0 && rename(fresh.c_str(), path.c_str()) == 0 &&
+                       SyncFolderOf(path);
   if (written) return absl::OkStatus();
   const absl::Status status = failed("write");
   unlink(fresh.c_str());
@@ -172,13 +211,10 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t limi
     return MakeStatus(IoErrorCode(errno), "cannot read {}: {}", path, std::strerror(errno));
   }
   struct stat info {};
-  if (fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode) || (info.st_mode & kOthers) != 0 ||
-      (info.st_uid != geteuid() && info.st_uid != 0)) {
-    return FailedPrecondition(
-        "{} is not a file that its owner alone can read (mode {:04o}, owner {}): chmod 600 {}, if "
-        "it is yours and no other user has read it",
-        path, info.st_mode & 07777, info.st_uid, path);
+  if (fstat(fd.get(), &info) != 0) {
+    return MakeStatus(IoErrorCode(errno), "cannot read {}: {}", path, std::strerror(errno));
   }
+  TANDEM_RETURN_IF_ERROR(CheckPrivateFile(path, info));
   std::string text(limit, '\0');
   const ssize_t bytes = read(fd.get(), text.data(), limit);
   if (bytes < 0) {

@@ -35,11 +35,13 @@ absl::Status MakeSocketFolder(const std::string& path);
 absl::Status CheckSocketFolder(const std::string& path);
 
 // Writes `text` as `path` with mode 0600 in one step: a reader sees the old text or the new one,
-// and a link at `path` is replaced, not followed. Errors by IoErrorCode.
+// also after a power failure, and a link at `path` is replaced, not followed. On the disk when it
+// returns. Errors by IoErrorCode.
 absl::Status WritePrivateFile(const std::string& path, const std::string& text);
 
 // At most `limit` bytes of a regular file that belongs to this user or to root, and that no other
-// user can read or write. NotFound: there is none; FailedPrecondition: not such a file.
+// user can read or write. NotFound: there is none; FailedPrecondition: not such a file, with what
+// it is instead and the remedy.
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t limit);
 
 }  // namespace tandem

@@ -44,7 +44,7 @@ std::vector<CallerIdentity> WithRole(const std::string& role) {
 }
 
 bool May(const std::string& role, const std::string& method) {
-  return CheckMayCall(WithRole(role), "demo", "/tandem.v1." + method).ok();
+  return CheckMayCall(WithRole(role), {.project = "demo"}, "/tandem.v1." + method).ok();
 }
 
 }  // namespace
@@ -124,20 +124,22 @@ TEST_CASE("The least of the roles may call this and nothing else", "[roles]") {
 
 TEST_CASE("A refusal names the call, the role needed and the role found", "[roles]") {
   const absl::Status refused =
-      CheckMayCall(WithRole("user"), "demo", "/tandem.v1.TandemService/Stop");
+      CheckMayCall(WithRole("user"), {.project = "demo"}, "/tandem.v1.TandemService/Stop");
   REQUIRE(absl::IsPermissionDenied(refused));
   for (const char* part : {"/tandem.v1.TandemService/Stop", "role operator of project demo",
                            "has spiffe://tandem/demo/user"}) {
     REQUIRE(Says(refused, part));
   }
-  const absl::Status nobody = CheckMayCall({}, "demo", "/tandem.v1.TandemService/GetStatus");
+  const absl::Status nobody =
+      CheckMayCall({}, {.project = "demo"}, "/tandem.v1.TandemService/GetStatus");
   REQUIRE(absl::IsPermissionDenied(nobody));
   REQUIRE(Says(nobody, "user or operator"));
   REQUIRE(Says(nobody, "URI:spiffe://tandem/PROJECT/ROLE"));
   REQUIRE(absl::IsPermissionDenied(
-      CheckMayCall(WithRole("operator"), "other", "/tandem.v1.TandemService/Stop")));
-  REQUIRE(absl::IsPermissionDenied(CheckMayCall(WithRole("operator"), "demo", "/a.B/C")));
-  REQUIRE(absl::IsPermissionDenied(CheckMayCall(WithRole("operator"), "demo", "")));
+      CheckMayCall(WithRole("operator"), {.project = "other"}, "/tandem.v1.TandemService/Stop")));
+  REQUIRE(
+      absl::IsPermissionDenied(CheckMayCall(WithRole("operator"), {.project = "demo"}, "/a.B/C")));
+  REQUIRE(absl::IsPermissionDenied(CheckMayCall(WithRole("operator"), {.project = "demo"}, "")));
 }
 
 TEST_CASE("Health checks and reflection are for every role, and for nobody without one",
@@ -145,9 +147,9 @@ TEST_CASE("Health checks and reflection are for every role, and for nobody witho
   for (const char* method : {"/grpc.health.v1.Health/Check",
                              "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}) {
     for (const char* role : {"user", "trainer", "rollout", "controller", "operator"}) {
-      REQUIRE(CheckMayCall(WithRole(role), "demo", method).ok());
+      REQUIRE(CheckMayCall(WithRole(role), {.project = "demo"}, method).ok());
     }
-    REQUIRE_FALSE(CheckMayCall({}, "demo", method).ok());
+    REQUIRE_FALSE(CheckMayCall({}, {.project = "demo"}, method).ok());
   }
 }
 
@@ -157,6 +159,27 @@ TEST_CASE("What a log calls a method is not the caller's choice", "[roles]") {
   }
   REQUIRE(MethodText("/grpc.health.v1.Health/1") == "a health check");
   REQUIRE(MethodText("/grpc.reflection.v1alpha.ServerReflection/1") == "reflection");
+}
+
+TEST_CASE("Weights are replaced and read by the trainer of the rollout's own rank", "[roles]") {
+  const auto may = [](const std::string& role, int server, const std::string& method) {
+    return CheckMayCall(WithRole(role), {.project = "demo", .rank = server},
+                        "/tandem.v1.RolloutService/" + method);
+  };
+  for (const char* method :
+       {"BeginUpdate", "ApplyBucket", "CommitUpdate", "AbortUpdate", "GetDigests", "ReadTensor"}) {
+    INFO(method);
+    REQUIRE(may("trainer/1", 1, method).ok());
+    REQUIRE(may("trainer", 1, method).ok());
+    for (const int server : {0, 2, -1}) REQUIRE_FALSE(may("trainer/1", server, method).ok());
+    REQUIRE_FALSE(may("rollout/1", 1, method).ok());
+  }
+  REQUIRE(may("controller", 1, "ReadTensor").ok());
+  REQUIRE(may("trainer/0", 1, "GetStatus").ok());
+  const absl::Status refused = may("trainer/0", 1, "AbortUpdate");
+  REQUIRE(absl::IsPermissionDenied(refused));
+  REQUIRE(Says(refused, "needs the role controller or trainer of rank 1 of project demo"));
+  REQUIRE(Says(refused, "has spiffe://tandem/demo/trainer/0"));
 }
 
 TEST_CASE("A certificate may name several roles, and a rank", "[roles]") {
@@ -176,7 +199,7 @@ TEST_CASE("A certificate may name several roles, and a rank", "[roles]") {
 
 TEST_CASE("A role and rank of another project count for nothing here", "[roles]") {
   const auto two = Who({"spiffe://tandem/demo/rollout", "spiffe://tandem/other/trainer"});
-  REQUIRE(CheckMayCall(two, "demo", "/tandem.v1.ClusterService/Register").ok());
+  REQUIRE(CheckMayCall(two, {.project = "demo"}, "/tandem.v1.ClusterService/Register").ok());
   REQUIRE(CheckIsWorker(two, "demo", "rollout", 1).ok());
   REQUIRE(CheckIsWorker(two, "other", "trainer", 1).ok());
   const absl::Status refused = CheckIsWorker(two, "demo", "trainer", 1);

@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/mutex.h"
+#include "common/base/progress.h"
 #include "common/net/protocol.h"
 #include "common/net/server.h"
 #include "common/process/process_identity.h"
@@ -130,6 +131,26 @@ TEST_CASE("MembershipAgent registers, tells its numerics class and ends when ask
   REQUIRE(beats.front().phase() == "train");
   REQUIRE(beats.front().version() == 7);
   REQUIRE(beats.front().worker().incarnation() == 3);
+}
+
+TEST_CASE("MembershipAgent tells for how long the engine has stood still, and where", "[cluster]") {
+  Fixture f;
+  testing::FakeClock clock;
+  const auto agent = f.Join(clock);
+  REQUIRE(agent.ok());
+  const WorkStep step("attention", {"layer", 7});
+  (*agent)->StartHeartbeats([] { return WorkerHealth(); }, [](const absl::Status&) {});
+  testing::WaitUntil("a heartbeat", [&] { return !f.controller.beats().empty(); });
+  clock.Advance(absl::Seconds(42));
+  testing::WaitUntil("a heartbeat that tells the time",
+                     [&] { return f.controller.beats().back().progress().still_seconds() == 42; });
+  const v1::EngineProgress told = f.controller.beats().back().progress();
+  REQUIRE(told.activity() == "attention, layer 7");
+  REQUIRE(told.moves() > 0);
+  NoteProgress();
+  testing::WaitUntil("a heartbeat that tells of a move",
+                     [&] { return f.controller.beats().back().progress().still_seconds() == 0; });
+  REQUIRE(f.controller.beats().back().progress().moves() > told.moves());
 }
 
 TEST_CASE("MembershipAgent hands on why it was refused", "[cluster]") {

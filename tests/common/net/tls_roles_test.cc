@@ -19,6 +19,7 @@
 #include "common/net/security/tls_credentials.h"
 #include "common/net/server.h"
 #include "tandem/v1/controller.grpc.pb.h"
+#include "tandem/v1/rollout.grpc.pb.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/certificates.h"
 #include "tests/support/patience.h"
@@ -56,16 +57,26 @@ struct CheckingCluster final : v1::ClusterService::Service {
   }
 };
 
+// A call of a method with an empty request.
+template <typename Request, typename Response, typename Method>
+auto CallOf(Method method) {
+  return [method](v1::RolloutService::Stub& stub, grpc::ClientContext* context) {
+    Response response;
+    return (stub.*method)(context, Request(), &response);
+  };
+}
+
 struct TlsRolesFixture {
   testing::TempDir dir;
   Authority ours{dir.path(), "ours"};
   ObligingApi api;
   CheckingCluster cluster;
+  v1::RolloutService::Service rollout;
   std::unique_ptr<RpcServer> server;
 
   void Serve(const RpcSecurity& security) {
     cluster.project = ServedProject(security).value();
-    server = RpcServer::Start("127.0.0.1:0", {&api, &cluster}, security).value();
+    server = RpcServer::Start("127.0.0.1:0", {&api, &cluster, &rollout}, security).value();
   }
   std::shared_ptr<grpc::Channel> Connect(const RpcSecurity& security) const {
     return MakeChannel(server->address(), security).value();
@@ -81,6 +92,12 @@ struct TlsRolesFixture {
     SetDeadline(context, testing::kPatience);
     v1::StopResponse response;
     return FromGrpcStatus(v1::TandemService::NewStub(channel)->Stop(&context, {}, &response));
+  }
+  template <typename Made>
+  static absl::Status Call(v1::RolloutService::Stub& stub, const Made& call) {
+    grpc::ClientContext context;
+    SetDeadline(context, testing::kPatience);
+    return FromGrpcStatus(call(stub, &context));
   }
   static absl::Status Register(const std::shared_ptr<grpc::Channel>& channel,
                                v1::Role role,
@@ -173,6 +190,42 @@ TEST_CASE("A worker calls for its own role and rank alone", "[tls]") {
       f.Connect(f.ours.Issue("mixed", NamesOf("rollout") + ",URI:spiffe://tandem/other/trainer"));
   REQUIRE(f.Register(mixed, v1::ROLE_ROLLOUT, 0).ok());
   REQUIRE(absl::IsPermissionDenied(f.Register(mixed, v1::ROLE_TRAINER, 0)));
+}
+
+TEST_CASE("A trainer of another rank is refused the weights of a rollout", "[tls]") {
+  SkipWithoutOpenSslProgram();
+  TlsRolesFixture f;
+  RpcSecurity own = f.ours.Issue("rollout1", NamesOf("rollout/1"));
+  own.rank = 1;
+  f.Serve(own);
+  const auto partner = f.Connect(f.ours.Issue("trainer1", NamesOf("trainer/1")));
+  const auto stranger = f.Connect(f.ours.Issue("trainer0", NamesOf("trainer/0")));
+  const auto controller = f.Connect(f.ours.Issue("controller", NamesOf("controller")));
+  using Stub = v1::RolloutService::Stub;
+  const auto require_own = [&](const char* method, auto call) {
+    const absl::Status refused = f.Call(*v1::RolloutService::NewStub(stranger), call);
+    INFO(method << ": " << refused);
+    REQUIRE(absl::IsPermissionDenied(refused));
+    REQUIRE(Says(refused, std::string("/tandem.v1.RolloutService/") + method));
+    REQUIRE(Says(refused, "trainer of rank 1 of project demo"));
+    REQUIRE(Says(refused, "has spiffe://tandem/demo/trainer/0"));
+    // This service has no answer, so the call has come through.
+    REQUIRE(absl::IsUnimplemented(f.Call(*v1::RolloutService::NewStub(partner), call)));
+  };
+  const auto begin = CallOf<v1::BeginUpdateRequest, v1::BeginUpdateResponse>(&Stub::BeginUpdate);
+  require_own("BeginUpdate", begin);
+  require_own("ApplyBucket",
+              CallOf<v1::ApplyBucketRequest, v1::ApplyBucketResponse>(&Stub::ApplyBucket));
+  require_own("CommitUpdate",
+              CallOf<v1::CommitUpdateRequest, v1::CommitUpdateResponse>(&Stub::CommitUpdate));
+  require_own("AbortUpdate",
+              CallOf<v1::AbortUpdateRequest, v1::AbortUpdateResponse>(&Stub::AbortUpdate));
+  require_own("GetDigests",
+              CallOf<v1::GetDigestsRequest, v1::GetDigestsResponse>(&Stub::GetDigests));
+  const auto read = CallOf<v1::ReadTensorRequest, v1::ReadTensorResponse>(&Stub::ReadTensor);
+  require_own("ReadTensor", read);
+  REQUIRE(absl::IsUnimplemented(f.Call(*v1::RolloutService::NewStub(controller), read)));
+  REQUIRE(absl::IsPermissionDenied(f.Call(*v1::RolloutService::NewStub(controller), begin)));
 }
 
 TEST_CASE("A server's own certificate must name its project", "[tls]") {

@@ -18,6 +18,23 @@ std::string SocketPath() { return "/tmp/tandem-local-" + std::to_string(getpid()
 
 }  // namespace
 
+TEST_CASE(
+    "nobody listens at a socket whose process has ended, and somebody where a queue is full") {
+  const std::string path = SocketPath();
+  REQUIRE(NobodyListens(path).value() == false);  // there is no socket
+  {
+    auto listener = ListenLocal(path);
+    REQUIRE(listener.ok());
+    REQUIRE(listen(listener->get(), 0) == 0);  // a queue of one
+    const auto waiting = ConnectLocal(path);
+    REQUIRE(waiting.ok());
+    for (int i = 0; i < 3; ++i) REQUIRE(NobodyListens(path).value() == false);
+  }
+  REQUIRE(NobodyListens(path).value() == true);
+  unlink(path.c_str());
+  REQUIRE(absl::IsInvalidArgument(NobodyListens(std::string(200, 'x')).status()));
+}
+
 TEST_CASE("a descriptor crosses a socket with its message") {
   auto listener = ListenLocal(SocketPath());
   REQUIRE(listener.ok());

@@ -218,6 +218,24 @@ TEST_CASE("A secret that others could read, or that is no file, is not used", "[
   REQUIRE(absl::IsFailedPrecondition(ReadPrivateFile(dir.path() / "pipe", 100).status()));
 }
 
+TEST_CASE("A secret of another user is not used, and root is told of file systems without root",
+          "[private_files]") {
+  const testing::TempDir dir;
+  const std::string path = dir.path() / "token";
+  REQUIRE(WritePrivateFile(path, "secret").ok());
+  if (chown(path.c_str(), kAnother, kAnother) != 0) {
+    REQUIRE(geteuid() != 0);
+    WARN("not run: only root can give a file to another user");
+    return;
+  }
+  const absl::Status theirs = ReadPrivateFile(path, 100).status();
+  INFO(theirs);
+  REQUIRE(absl::IsFailedPrecondition(theirs));
+  REQUIRE(Says(theirs, path + " is not used, as it belongs to user " + std::to_string(kAnother)));
+  REQUIRE(Says(theirs, "this process runs as user 0: start it as that user"));
+  REQUIRE(Says(theirs, "no_root_squash"));
+}
+
 TEST_CASE("A local socket is its owner's alone under any umask", "[private_files]") {
   const testing::TempDir dir;
   for (const mode_t mask : {0000, 0022, 0777}) {

@@ -43,39 +43,40 @@ bool IsListed(int64_t thread) {
 }
 
 TEST_CASE("A thread stands still only where work is due and nothing moves", "[progress]") {
-  StallDetector detector(absl::Seconds(10));
+  StandstillMeter meter;
   Instant now(absl::Seconds(100));
   const auto look = [&](int64_t moves, bool due) -> std::optional<absl::Duration> {
     now += absl::Seconds(6);
-    const auto stall = detector.Look({{.thread = 1, .moves = moves, .work_due = due}}, now);
-    return stall ? std::optional(stall->time) : std::nullopt;
+    const auto still = meter.Look({{.thread = 1, .moves = moves, .work_due = due}}, now);
+    return still ? std::optional(still->time) : std::nullopt;
   };
-  REQUIRE_FALSE(look(1, true));
-  REQUIRE_FALSE(look(1, true));
-  REQUIRE_FALSE(look(2, true));
-  REQUIRE_FALSE(look(2, true));
+  REQUIRE(look(1, true) == absl::ZeroDuration());
+  REQUIRE(look(1, true) == absl::Seconds(6));
+  REQUIRE(look(2, true) == absl::ZeroDuration());
+  REQUIRE(look(2, true) == absl::Seconds(6));
   REQUIRE(look(2, true) == absl::Seconds(12));
   // An engine that waits for a peer, or has nothing to do, may do so for ever.
   for (int i = 0; i < 100; ++i) REQUIRE_FALSE(look(2, false));
-  REQUIRE_FALSE(look(2, true));
+  REQUIRE(look(2, true) == absl::Seconds(6));  // since it had nothing to do
   REQUIRE(look(2, true) == absl::Seconds(12));
 }
 
 TEST_CASE("A thread that moves does not hide another that stands still", "[progress]") {
-  StallDetector detector(absl::Seconds(10));
+  StandstillMeter meter;
   Instant now(absl::Seconds(100));
-  std::optional<Stall> stall;
+  std::optional<Standstill> still;
   for (int64_t i = 0; i < 4; ++i) {
     now += absl::Seconds(4);
-    stall = detector.Look({{.thread = 1, .moves = i, .work_due = true, .activity = "saving"},
-                           {.thread = 2, .moves = 7, .work_due = true, .activity = "sending"}},
-                          now);
-    REQUIRE(stall.has_value() == (i == 3));
+    still = meter.Look({{.thread = 1, .moves = i, .work_due = true, .activity = "saving"},
+                        {.thread = 2, .moves = 7, .work_due = true, .activity = "sending"}},
+                       now);
+    REQUIRE(still->time == i * absl::Seconds(4));
   }
-  REQUIRE(stall->progress.activity == "sending");
+  REQUIRE(still->progress.activity == "sending");
   // A thread that has ended stands still no more.
   now += absl::Seconds(4);
-  REQUIRE_FALSE(detector.Look({{.thread = 1, .moves = 9, .work_due = true}}, now));
+  REQUIRE(meter.Look({{.thread = 1, .moves = 9, .work_due = true}}, now)->time ==
+          absl::ZeroDuration());
 }
 
 TEST_CASE("Steps name what a thread is at, also after an inner step has ended", "[progress]") {
@@ -126,10 +127,12 @@ TEST_CASE("What a thread without work notes counts for nobody", "[progress]") {
     other = OwnThread();
     listed = IsListed(other);
   });
+  const int64_t moves = MovesOfProcess();
   worker.Join();
   REQUIRE(listed);
   REQUIRE_FALSE(IsListed(other));
   REQUIRE(IsListed(OwnThread()));
+  REQUIRE(MovesOfProcess() >= moves);  // the thread is gone, and what it did still counts
 }
 
 TEST_CASE("A wait that began before a thread's first step leaves no trace in its count",

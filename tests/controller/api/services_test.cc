@@ -204,6 +204,38 @@ TEST_CASE("Workers join through ClusterService and are told to stop", "[services
   REQUIRE(run.registry.Find({WorkerRole::kRollout, 0})->news.phase == "serving");
 }
 
+TEST_CASE("What a worker's engine is at comes with its heartbeats, and users see it",
+          "[services]") {
+  testing::FakeRun run(1);
+  const auto samples = *SampleStore::Open(run.dir.path() / "samples", 0);
+  RankHolders holders(run.dir.path());
+  ClusterService service(run.registry, holders, *samples, run.probe, {}, "");
+  v1::HeartbeatRequest beat;
+  beat.mutable_worker()->set_role(v1::ROLE_ROLLOUT);
+  beat.mutable_worker()->set_incarnation(run.registry.Find({WorkerRole::kRollout, 0})->incarnation);
+  beat.set_numerics_class("avx2");
+  beat.mutable_progress()->set_moves(12);
+  beat.mutable_progress()->set_activity("attention, layer 7");
+  beat.mutable_progress()->set_still_seconds(42);
+  v1::HeartbeatResponse answer;
+  REQUIRE(service.Heartbeat(nullptr, &beat, &answer).ok());
+  const ServedRun served(run);
+  const auto stub = v1::TandemService::NewStub(*MakeChannel(served.address));
+  grpc::ClientContext context;
+  SetDeadline(context, testing::kPatience);
+  v1::GetStatusResponse status;
+  REQUIRE(stub->GetStatus(&context, {}, &status).ok());
+  int rollouts = 0;
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    if (worker.worker().role() != v1::ROLE_ROLLOUT) continue;
+    ++rollouts;
+    REQUIRE(worker.progress().moves() == 12);
+    REQUIRE(worker.progress().activity() == "attention, layer 7");
+    REQUIRE(worker.progress().still_seconds() == 42);
+  }
+  REQUIRE(rollouts == 1);
+}
+
 TEST_CASE("The rollout client streams samples, changes states and can be cancelled", "[services]") {
   testing::TempDir dir;
   FakeRolloutService service;

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "controller/report/format.h"
 #include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
@@ -26,8 +27,14 @@ TEST_CASE("StatusTable shows every worker", "[ctl][print]") {
   worker->set_numerics_class("cpu-amx32-bf16");
   worker->set_kernel_set("amx-emulated");
   worker->mutable_ledger()->set_process_bytes(int64_t{300} << 20);
+  worker->mutable_progress()->set_activity("attention, layer 7");
+  worker->mutable_progress()->set_still_seconds(3);
   const std::string text = StatusTable(status);
   REQUIRE(Has(text, "rollout"));
+  REQUIRE(Has(text, "attention, layer 7"));
+  REQUIRE_FALSE(Has(text, "no progress"));
+  worker->mutable_progress()->set_still_seconds(42);
+  REQUIRE(Has(StatusTable(status), "attention, layer 7, no progress for " + FormatSeconds(42)));
   REQUIRE(Has(text, "cpu:1"));
   REQUIRE(Has(text, "300 MiB"));
   REQUIRE(Has(text, "cpu-amx32-bf16"));

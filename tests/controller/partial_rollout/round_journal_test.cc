@@ -154,7 +154,7 @@ TEST_CASE("what does not fit is forgotten from there on, and old steps are prune
     REQUIRE(journal->Append(step, 0, step, kPoints).ok());
     REQUIRE(journal->Append(step, 1, step, kPoints).ok());
   }
-  REQUIRE(journal->ForgetFrom(4, 1).ok());
+  journal->ForgetFrom(4, 1);
   REQUIRE(journal->Prune(2).ok());
   const auto again = f.Open();
   for (const RoundJournal* known : {journal.get(), again.get()}) {
@@ -168,6 +168,21 @@ TEST_CASE("what does not fit is forgotten from there on, and old steps are prune
   REQUIRE(journal->Find(4, 1, 4) == InterruptionPoints{});
   REQUIRE(journal->Clear().ok());
   REQUIRE_FALSE(f.Open()->Find(3, 0, 3));
+}
+
+TEST_CASE("a round that was forgotten and is made again overrules the lines behind it",
+          "[journal]") {
+  const RoundJournalFixture f;
+  const auto journal = f.Open();
+  for (int64_t step = 1; step < 4; ++step) REQUIRE(journal->Append(step, 0, step, kPoints).ok());
+  journal->ForgetFrom(2, 0);
+  REQUIRE(journal->Append(2, 0, 2, kPoints).ok());
+  const auto again = f.Open();
+  for (const RoundJournal* known : {journal.get(), again.get()}) {
+    REQUIRE(known->Find(1, 0, 1) == kPoints);
+    REQUIRE(known->Find(2, 0, 2) == kPoints);
+    REQUIRE_FALSE(known->Find(3, 0, 3));
+  }
 }
 
 TEST_CASE("a run that begins anew leaves an earlier one's journal alone until it is cleared",

@@ -1,6 +1,11 @@
 // Steps whose batch is made of rounds over a rollout buffer of carried groups.
+#include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <set>
+#include <string>
+#include <thread>
+#include <utility>
 
 #include <catch2/catch.hpp>
 
@@ -314,6 +319,36 @@ TEST_CASE("overlap waits once a batch is there", "[partial]") {
     // One round is cut as soon as the batch is whole, and no other is begun.
     REQUIRE(run.Metric(step, "partial/rounds") <= 2);
   }
+}
+
+TEST_CASE("a disk that is full beside training is waited for, and the journal loses no round",
+          "[partial]") {
+  PartialRun run(1);
+  run.options.partial.overlap = true;
+  run.options.partial.max_staleness = 2;
+  run.options.partial.until_groups = 2;
+  run.options.partial.groups_per_round = 3;
+  const auto loop_thread = std::this_thread::get_id();
+  std::set<std::string> refused, written;
+  bool again = false;  // the newest refused line was tried once more, and refused once more
+  run.write_round = [&](int fd, const std::string& line, int64_t end) -> AppendResult {
+    const bool beside = std::this_thread::get_id() != loop_thread;
+    if (beside) refused.insert(line);
+    if (beside || (refused.contains(line) && !std::exchange(again, true))) {
+      return {.error = ENOSPC};
+    }
+    again = false;
+    written.insert(line);
+    return AppendOrCutBack(fd, line, end, Sync::kYes);
+  };
+  const absl::Status status = run.Run();
+  INFO(status);
+  REQUIRE(status.ok());
+  for (int64_t step = 1; step <= 5; ++step) run.RequireBatch(step);
+  REQUIRE_FALSE(refused.empty());
+  REQUIRE(std::includes(written.begin(), written.end(), refused.begin(), refused.end()));
+  REQUIRE(run.disk.waited() > absl::ZeroDuration());
+  REQUIRE(run.disk.waits_for().empty());
 }
 
 TEST_CASE("a rollout that is lost beside training costs one recovery", "[partial][recovery]") {

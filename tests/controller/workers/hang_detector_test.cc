@@ -17,6 +17,7 @@ struct HangWatchFixture {
   testing::TempDir dir;
   testing::FakeClock clock;
   WorkerRegistry registry{{.heartbeat_timeout = absl::Seconds(10),
+                           .progress_limit = absl::Seconds(60),
                            .boot_id = "here",
                            .process_start = [](int64_t) { return "pid:[1] 7"; },
                            .own_process_start = "pid:[1] 3"},
@@ -77,6 +78,49 @@ TEST_CASE("A worker that speaks again, or lives elsewhere, is left alone", "[han
   f.Register(72, "another host");
   f.Pass(30);
   REQUIRE(f.Asked() == 0);
+}
+
+TEST_CASE("A worker that came back is given to the launcher again when it hangs again", "[hang]") {
+  HangWatchFixture f;
+  const int64_t incarnation = f.Register(71);
+  f.Pass(21);
+  REQUIRE(f.Asked() == 71);
+  std::filesystem::remove(f.dir.path() / "hung" / "trainer-0");
+  REQUIRE(f.registry.Heartbeat(kWatchedTrainer, incarnation, {}).ok());
+  f.Pass(1);
+  REQUIRE(f.Asked() == 0);
+  f.Pass(20);
+  REQUIRE(f.Asked() == 71);
+}
+
+TEST_CASE("A worker whose engine stands still is given to the launcher although it speaks",
+          "[hang]") {
+  HangWatchFixture f;
+  const int64_t incarnation = f.Register(71);
+  const auto beat = [&](absl::Duration still_for) {
+    const EngineProgress progress{.activity = "weight sync, bucket 3", .still_for = still_for};
+    REQUIRE(f.registry.Heartbeat(kWatchedTrainer, incarnation, {.progress = progress}).ok());
+    f.Pass(1);
+  };
+  beat(absl::Seconds(59));
+  REQUIRE(f.Asked() == 0);
+  beat(absl::Seconds(60));
+  REQUIRE(f.Asked() == 71);
+}
+
+TEST_CASE("A worker that a controller of another container knew is watched once it has come back",
+          "[hang]") {
+  HangWatchFixture f;
+  WorkerEntry unseen;
+  unseen.announcement = {.key = kWatchedTrainer, .boot_id = "here", .boot_nonce = "71", .pid = 71};
+  unseen.incarnation = 1;
+  unseen.state = WorkerEntry::State::kLost;
+  f.registry.Reserve({unseen});
+  f.Pass(30);
+  REQUIRE(f.Asked() == 0);  // its number may be another process's
+  REQUIRE(f.Register(71) == 1);
+  f.Pass(21);
+  REQUIRE(f.Asked() == 71);
 }
 
 TEST_CASE("A worker in another container of this host is left alone", "[hang]") {

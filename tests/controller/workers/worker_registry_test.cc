@@ -1,7 +1,9 @@
 #include "controller/workers/worker_registry.h"
 
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -26,6 +28,12 @@ Announcement Hello(const WorkerKey& key, const std::string& nonce) {
           .numerics_class = "avx2",
           .kernel_set = key.role == WorkerRole::kRollout ? "amx" : "avx2",
           .tokenizer_digest = key.role == WorkerRole::kRollout ? "digest" : ""};
+}
+
+std::vector<WorkerKey> Keys(const std::vector<WorkerEntry>& workers) {
+  std::vector<WorkerKey> keys;
+  for (const WorkerEntry& worker : workers) keys.push_back(worker.key());
+  return keys;
 }
 
 struct WorkerRegistryFixture {
@@ -315,11 +323,59 @@ TEST_CASE("WorkerRegistry loses a silent worker and takes it back", "[registry]"
   f.clock.Advance(absl::Seconds(9));
   REQUIRE(f.registry.DetectLost().empty());
   f.clock.Advance(absl::Seconds(2));
-  REQUIRE(f.registry.DetectLost() == std::vector<WorkerKey>{kRegisteredTrainer});
+  REQUIRE(Keys(f.registry.DetectLost()) == std::vector<WorkerKey>{kRegisteredTrainer});
   REQUIRE(f.registry.DetectLost().empty());
   REQUIRE_FALSE(f.registry.Ready(kRegisteredTrainer));
   REQUIRE(f.registry.Heartbeat(kRegisteredTrainer, 1, {.phase = "train"}).ok());
   REQUIRE(f.registry.Ready(kRegisteredTrainer)->news.phase == "train");
+}
+
+TEST_CASE(
+    "WorkerRegistry loses a worker whose engine stands still, and not one that moves or waits",
+    "[registry]") {
+  WorkerRegistryFixture f;
+  f.options.progress_limit = absl::Seconds(130);
+  WorkerRegistry registry(f.options, f.clock);
+  REQUIRE(*registry.Register(Hello(kRollout0, "n1")) == 1);
+  const auto beat = [&](int64_t moves, const std::string& activity, absl::Duration still_for) {
+    f.clock.Advance(absl::Seconds(1));
+    const EngineProgress progress{.moves = moves, .activity = activity, .still_for = still_for};
+    REQUIRE(registry.Heartbeat(kRollout0, 1, {.phase = "serving", .progress = progress}).ok());
+    return Keys(registry.DetectLost());
+  };
+  const std::string place = "attention, layer 7";
+  REQUIRE(beat(5, place, absl::Seconds(129)).empty());
+  REQUIRE(registry.Ready(kRollout0)->news.progress.activity == place);
+  REQUIRE(beat(5, "", absl::ZeroDuration()).empty());
+  REQUIRE(beat(5, place, absl::Seconds(150)) == std::vector<WorkerKey>{kRollout0});
+  const std::optional<WorkerEntry> lost = registry.Find(kRollout0);
+  REQUIRE(lost->state == WorkerEntry::State::kLost);
+  REQUIRE(StandstillText(lost->news.progress) == "no progress for 2m30s, in attention, layer 7");
+  REQUIRE(testing::Has(registry.Missing().back(), "no progress for 2m30s, in attention, layer 7"));
+  // Its heartbeats do not bring it back; its progress does.
+  REQUIRE(beat(5, place, absl::Seconds(151)).empty());
+  REQUIRE_FALSE(registry.Ready(kRollout0));
+  REQUIRE(beat(6, place, absl::ZeroDuration()).empty());
+  REQUIRE(registry.Ready(kRollout0));
+}
+
+TEST_CASE("WorkerRegistry sees a process that comes back to a controller of its own namespace",
+          "[registry]") {
+  WorkerRegistryFixture f;
+  f.options.boot_id = "host-a";
+  f.options.process_start = [](int64_t) { return "pid:[1] 7"; };
+  f.options.own_process_start = "pid:[1] 3";
+  WorkerRegistry registry(f.options, f.clock);
+  WorkerEntry unseen;  // the controller before was in another container
+  unseen.announcement = Hello(kRegisteredTrainer, "n1");
+  unseen.incarnation = 4;
+  unseen.state = WorkerEntry::State::kLost;
+  registry.Reserve({unseen});
+  Announcement back = Hello(kRegisteredTrainer, "n1");
+  back.incarnation = 4;
+  back.process_start = "pid:[1] 7";
+  REQUIRE(*registry.Register(back) == 4);
+  REQUIRE(registry.Ready(kRegisteredTrainer)->process_start == "pid:[1] 7");
 }
 
 TEST_CASE("WorkerRegistry keeps the incarnation of workers that outlived a controller",
@@ -348,7 +404,7 @@ TEST_CASE("No change of the machine's date loses a worker, or hides a loss", "[r
     REQUIRE(f.registry.DetectLost().empty());
     f.clock.Advance(absl::Seconds(2));
     f.clock.SetDate(change);
-    REQUIRE(f.registry.DetectLost() == std::vector<WorkerKey>{kRegisteredTrainer});
+    REQUIRE(Keys(f.registry.DetectLost()) == std::vector<WorkerKey>{kRegisteredTrainer});
   }
 }
 

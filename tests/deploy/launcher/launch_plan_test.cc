@@ -87,6 +87,9 @@ TEST_CASE("a stopped launch says what the next one does") {
   REQUIRE(hint("trainer.total_training_steps=1").find("starts over, as it is finished") !=
           std::string::npos);
   REQUIRE(hint("trainer.total_training_steps=2").ends_with("resumes from its newest checkpoint"));
+  // With a limit of time nobody knows how many steps the next run makes: it is another run.
+  REQUIRE(hint("trainer.max_seconds=60").find("starts over, as it is finished") !=
+          std::string::npos);
   REQUIRE(hint("trainer.resume_mode=disable").find("follows trainer.resume_mode=disable") !=
           std::string::npos);
   REQUIRE(hint("weight_sync.check_only=true").empty());

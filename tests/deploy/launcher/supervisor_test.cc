@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "common/base/clock.h"
+#include "tests/fakes/fake_clock.h"
 
 namespace tandem {
 namespace {
@@ -156,6 +157,65 @@ TEST_CASE("a controller that falls silent is killed and restarted") {
   REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Hours(1))).empty());
   REQUIRE(f.Crash(kController) == "spawn controller");
   REQUIRE(f.supervisor.NextDeadline() == Instant::InfiniteFuture());
+}
+
+// Instants of a clock that follows nothing but time; the machine's date is set between them.
+struct DateFixture {
+  explicit DateFixture(const SupervisorOptions& options) : supervisor(options) {
+    supervisor.Start(clock.Now());
+  }
+  // The date is set, then `time` passes.
+  void Pass(absl::Duration change, absl::Duration time) {
+    clock.SetDate(change);
+    clock.Advance(time);
+  }
+  std::string Crash(ProcessId id) {
+    return Text(supervisor.OnExit(id, {.signal = SIGKILL}, clock.Now()));
+  }
+  std::string Tick() { return Text(supervisor.OnTick(clock.Now())); }
+
+  testing::FakeClock clock;
+  Supervisor supervisor;
+};
+
+TEST_CASE("no change of the machine's date gives restarts back, or takes them") {
+  for (const absl::Duration change : {absl::Hours(1), -absl::Hours(1)}) {
+    DateFixture f({.pairs = 1, .max_restarts = 2, .restart_window = absl::Hours(1)});
+    REQUIRE(f.Crash(kTrainer0) == "spawn trainer 0");
+    f.Pass(change, absl::Minutes(10));
+    REQUIRE(f.Crash(kTrainer0).empty());  // its second restart has a delay, which no date shortens
+    f.Pass(change, absl::Milliseconds(999));
+    REQUIRE(f.Tick().empty());
+    f.Pass(-change, absl::Milliseconds(1));
+    REQUIRE(f.Tick() == "spawn trainer 0");
+    f.Pass(change, absl::Minutes(51));  // the first has left the window
+    REQUIRE(f.Crash(kTrainer0).empty());
+    f.Pass(change, absl::Minutes(1));
+    REQUIRE(f.Tick() == "spawn trainer 0");
+    f.Pass(change, absl::Minutes(7));  // two are in it
+    REQUIRE(f.Crash(kTrainer0) == "terminate controller");
+  }
+}
+
+TEST_CASE("no change of the machine's date makes a controller silent, or hides that it is") {
+  for (const absl::Duration change : {absl::Hours(1), -absl::Hours(1)}) {
+    DateFixture f({.pairs = 1, .max_restarts = 2, .watchdog = absl::Seconds(120)});
+    f.supervisor.OnAlive(f.clock.Now());
+    f.Pass(change, absl::Seconds(119));
+    REQUIRE(f.Tick().empty());
+    f.supervisor.OnAlive(f.clock.Now());
+    f.Pass(-change, absl::Seconds(119));
+    REQUIRE(f.Tick().empty());
+    f.Pass(change, absl::Seconds(1));
+    REQUIRE(f.Tick() == "kill controller");
+    REQUIRE(f.Crash(kController) == "spawn controller");
+    // A stop has its time as well.
+    REQUIRE(Text(f.supervisor.OnStopRequest(SIGTERM, f.clock.Now())) == "terminate controller");
+    f.Pass(change, absl::Seconds(599));
+    REQUIRE(f.Tick().empty());
+    f.Pass(-change, absl::Seconds(1));
+    REQUIRE(f.Tick() == "kill controller, kill trainer 0, kill rollout 0");
+  }
 }
 
 TEST_CASE("a controller that was asked to stop is not watched") {

@@ -198,7 +198,7 @@ class Rollout {
   const testing::TempDir dir_;
   std::unique_ptr<Engine> engine_;
   // Shutdown is the process's to obey.
-  const std::unique_ptr<RolloutService> service_ = RolloutService::Create([] {}, "");
+  const std::unique_ptr<RolloutService> service_ = RolloutService::Create([] {});
   Service* methods_ = nullptr;
   std::unique_ptr<InProcessServer> server_;
   std::unique_ptr<v1::RolloutService::Stub> stub_;
