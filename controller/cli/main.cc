@@ -41,8 +41,7 @@ std::string IsStep(const std::string& text) {
   return "\"" + text + "\" is no step: give its number, or 0 for the newest that is finished";
 }
 
-// What to do with 0, which tells a controller "to the end", is not to be guessed: no number says
-// that.
+// A controller takes 0 steps for "to the configured end", which who types 0 need not mean.
 std::string IsStepCount(const std::string& text) {
   int64_t steps = 0;
   if (absl::SimpleAtoi(text, &steps) && steps >= 1) return "";
