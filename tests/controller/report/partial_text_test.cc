@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "controller/report/generation_text.h"
-#include "controller/report/run_report.h"
+#include "controller/report/html_report.h"
 #include "controller/store/run_store.h"
 #include "tests/support/text.h"
 

@@ -1,7 +1,9 @@
 // Steps whose batch is made of rounds over a rollout buffer of carried groups.
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -293,6 +295,18 @@ TEST_CASE("no token of a batch is older than max_staleness steps, whatever is lo
     run.options.partial.max_staleness = staleness;
     run.options.partial.cap = 1;
     run.options.partial.groups_per_round = 8;
+    // The first training lasts until something is generated beside it: it takes no time otherwise,
+    // and the thread beside it may get none of it.
+    std::atomic<bool> generated = staleness == 0;
+    const auto loop_thread = std::this_thread::get_id();
+    run.responses.held_after = [&](uint64_t) -> std::optional<int64_t> {
+      if (std::this_thread::get_id() != loop_thread) {
+        generated = true;
+        generated.notify_all();
+      }
+      return std::nullopt;
+    };
+    run.journal.OnCall("trainer 0 ForwardBackward(", [&generated] { generated.wait(false); });
     REQUIRE(run.Run().ok());
     int64_t oldest = 0;
     for (const auto& [step, records] : run.store.samples) {
