@@ -326,18 +326,18 @@ def composed_case(packed, scenario, label, options):
 
 
 def composed_losses(packed):
-    turns = itertools.cycle(AGGREGATIONS)
-    for name, kl_type, scenario in itertools.product(LOSSES, KL_TYPES, packed):
-        aggregation = next(turns)
-        options = {key: value for key, value in loss_options(name, aggregation, "asymmetric").items()
+    turns = itertools.cycle(CLIPS)  # four, and five aggregations: each meets each
+    for name, kl_type, scenario, aggregation in itertools.product(LOSSES, KL_TYPES, packed, AGGREGATIONS):
+        clip = next(turns)
+        options = {key: value for key, value in loss_options(name, aggregation, clip).items()
                    if key not in ("global_batch_info", "use_rollout_is_weights")}
         options |= {"use_kl_loss": True, "kl_loss_coef": 0.1, "kl_loss_type": kl_type, "entropy_coeff": 0.02,
                     "dp_size": 1, "batch_num_tokens": None, "global_batch_size": None}
-        yield composed_case(packed, scenario, f"{name}/{kl_type}/{aggregation}", options)
+        yield composed_case(packed, scenario, f"{name}/{kl_type}/{aggregation}/{clip}", options)
         if scenario == "packed_usual" and kl_type == "k3+":
             world = {"dp_size": 2, "batch_num_tokens": 31, "global_batch_size": 9}
             yield composed_case(packed, scenario, f"{name}/{kl_type}/{aggregation}/global", {**options, **world})
-            yield composed_case(packed, scenario, f"{name}/entropy_alone", {**options, "use_kl_loss": False})
+            yield composed_case(packed, scenario, f"{name}/{aggregation}/entropy_alone", {**options, "use_kl_loss": False})
 
 
 # -- KL estimators ------------------------------------------------------------------------------------
