@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include <catch2/catch.hpp>
+#include <zlib.h>
 
 namespace tandem::testing {
 namespace {
@@ -34,6 +35,38 @@ std::vector<std::string> ListLines(const std::string& path) {
     lines.push_back(line.substr(0, end + 1));
   }
   return lines;
+}
+
+// The whole file, unpacked where it is a gzip file (zlib hands plain text through as it is).
+std::string ReadPacked(const std::filesystem::path& path) {
+  const gzFile file = gzopen(path.c_str(), "rb");
+  if (file == nullptr) throw std::runtime_error("cannot open " + path.string());
+  std::string text, part(1 << 16, '\0');
+  int count = 0;
+  while ((count = gzread(file, part.data(), static_cast<unsigned>(part.size()))) > 0) {
+    text.append(part, 0, static_cast<size_t>(count));
+  }
+  // Closing tells of a file that ends too early.
+  if (gzclose_r(file) != Z_OK || count < 0) {
+    throw std::runtime_error(path.string() +
+                             " is damaged: zlib cannot unpack it; take it from git again");
+  }
+  return text;
+}
+
+// NAME.json or NAME.json.gz; the plain one where neither is there, so that the error names it.
+std::filesystem::path FamilyFile(const std::filesystem::path& dir, const std::string& family) {
+  const std::filesystem::path packed = dir / (family + ".json.gz");
+  return std::filesystem::exists(packed) ? packed : dir / (family + ".json");
+}
+
+// "" where the file is no family.
+std::string FamilyName(const std::filesystem::path& file) {
+  const std::string name = file.filename();
+  for (const std::string ending : {".json", ".json.gz"}) {
+    if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
+  }
+  return "";
 }
 
 // The list of kinds says of a test file what the file does.
@@ -72,19 +105,20 @@ std::filesystem::path GoldenDirOrSkip() {
 
 std::filesystem::path CommittedGoldenDir() { return "tests/golden"; }
 
+std::filesystem::path VerlGoldenDir() { return "tests/golden/verl"; }
+
 std::filesystem::path GoldenDir() {
   const char* value = std::getenv("TANDEM_GOLDEN");
   const std::string set = value != nullptr ? value : "";
   if (set == "committed") return CommittedGoldenDir();
+  if (set == "verl") return VerlGoldenDir();
   if (set.empty()) return GoldenDirOrSkip();
   throw std::runtime_error("TANDEM_GOLDEN is '" + set +
-                           "'; only 'committed' is known, or unset it");
+                           "'; only 'committed' and 'verl' are known, or unset it");
 }
 
 Json ReadJsonFile(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  if (!file) throw std::runtime_error("cannot open " + path.string());
-  Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  Json json = Json::parse(ReadPacked(path), nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) throw std::runtime_error(path.string() + " is no JSON");
   return json;
 }
@@ -93,17 +127,25 @@ GoldenFamily ReadGoldenFamily(const std::filesystem::path& dir, const std::strin
   GoldenFamily result;
   result.dir = dir;
   result.name = family;
-  result.root = ReadJsonFile(dir / (family + ".json"));
+  const std::filesystem::path file = FamilyFile(dir, family);
+  result.root = ReadJsonFile(file);
   for (Json& c : result.root.at("cases")) result.cases.push_back(ParseCase(c));
   result.root.erase("cases");
   if (result.cases.empty()) {
-    throw std::runtime_error((dir / (family + ".json")).string() + " holds no cases");
+    throw std::runtime_error(file.string() + " holds no cases");
   }
   return result;
 }
 
 std::set<std::string> GoldenSkips() {
   const std::vector<std::string> lines = ListLines("tests/golden_skips.txt");
+  return {lines.begin(), lines.end()};
+}
+
+std::set<std::string> GoldenDifferences(const std::filesystem::path& dir) {
+  const std::filesystem::path list = dir / "differences.txt";
+  if (!std::filesystem::exists(list)) return {};
+  const std::vector<std::string> lines = ListLines(list);
   return {lines.begin(), lines.end()};
 }
 
@@ -122,13 +164,15 @@ std::vector<std::string> GoldenGaps(const std::filesystem::path& dir) {
   const auto kinds = GoldenKinds();
   const std::set<std::string> skips = GoldenSkips();
   std::set<std::string> gaps;
+  std::set<std::string> differences = GoldenDifferences(dir);
   size_t families = 0;
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-    if (entry.path().extension() != ".json") continue;
+    const std::string name = FamilyName(entry.path());
+    if (name.empty()) continue;
     ++families;
-    const std::string name = entry.path().stem();
     try {
       for (const GoldenCase& c : ReadGoldenFamily(dir, name).cases) {
+        differences.erase(name + "/" + c.id);
         const std::string kind = name + "/" + c.fn;
         if (kinds.contains(kind) || skips.contains(kind)) continue;
         gaps.insert(kind + ": neither tests/golden_kinds.txt nor tests/golden_skips.txt has it");
@@ -136,6 +180,9 @@ std::vector<std::string> GoldenGaps(const std::filesystem::path& dir) {
     } catch (const std::exception& error) {
       gaps.insert(entry.path().string() + ": " + error.what());
     }
+  }
+  for (const std::string& stale : differences) {
+    gaps.insert((dir / "differences.txt").string() + ": no family has the case " + stale);
   }
   if (families == 0) gaps.insert(dir.string() + ": no golden family (*.json) in this folder");
   return {gaps.begin(), gaps.end()};
@@ -149,14 +196,18 @@ void RunGoldenFamily(const GoldenFamily& family,
   if (family.dir != CommittedGoldenDir()) {
     RequireListed(std::filesystem::path(test_file).stem(), family.name, checks, kinds);
   }
-  size_t ran = 0, skipped = 0;
+  const std::set<std::string> differences = GoldenDifferences(family.dir);
+  std::map<std::string, size_t> ran;  // by kind
+  size_t skipped = 0, different = 0;
   for (const GoldenCase& c : family.cases) {
     const std::string kind = family.name + "/" + c.fn;
     INFO("golden case " << kind << " " << c.id);
     const auto check = checks.find(c.fn);
-    if (check != checks.end()) {
+    if (check != checks.end() && differences.contains(family.name + "/" + c.id)) {
+      ++different;
+    } else if (check != checks.end()) {
       check->second(family, c);
-      ++ran;
+      ++ran[c.fn];
     } else if (skips.contains(kind)) {
       ++skipped;
     } else {
@@ -166,9 +217,13 @@ void RunGoldenFamily(const GoldenFamily& family,
       REQUIRE(kinds.contains(kind));
     }
   }
-  std::cout << "golden " << family.name << ": " << ran << " cases checked, " << skipped
-            << " skipped by tests/golden_skips.txt" << std::endl;
-  REQUIRE(ran + skipped > 0);
+  size_t total = 0;
+  for (const auto& [fn, count] : ran) total += count;
+  std::cout << "golden " << family.name << ": " << total << " cases checked, " << skipped
+            << " skipped by tests/golden_skips.txt, " << different << " by differences.txt"
+            << std::endl;
+  REQUIRE(total + skipped > 0);
+  if (family.dir == VerlGoldenDir()) REQUIRE(ran.size() == checks.size());
 }
 
 }  // namespace tandem::testing

@@ -1,7 +1,8 @@
 // Reading golden vectors: one JSON file per family, `cases` of {id, fn, options, inputs, outputs or
 // raises}. The external set is the folder TANDEM_GOLDEN_DIR (default ../shared/data/golden, seen
-// from the repository root, where tests run); a small set of our own lies in tests/golden, which
-// TANDEM_GOLDEN=committed asks for.
+// from the repository root, where tests run). Two sets are committed and always there:
+// TANDEM_GOLDEN=committed asks for the one that our own scripts worked out (tests/golden), and
+// TANDEM_GOLDEN=verl for the one that verl's functions made (tests/golden/verl, compressed).
 #pragma once
 
 #include <filesystem>
@@ -36,6 +37,10 @@ struct GoldenFamily {
   std::vector<GoldenCase> cases;
 
   const Json& Scenario(const GoldenCase& c) const { return root.at("scenarios").at(c.scenario); }
+  // The case's own inputs, or its scenario where it names one.
+  const Json& Inputs(const GoldenCase& c) const {
+    return c.scenario.empty() ? c.inputs : Scenario(c);
+  }
 };
 
 // The folder named by environment variable `variable`; where it does not exist this throws
@@ -46,15 +51,19 @@ std::filesystem::path FolderOrSkip(const char* variable, const std::string& fall
 // FolderOrSkip("TANDEM_GOLDEN_DIR", "../shared/data/golden").
 std::filesystem::path GoldenDirOrSkip();
 
-// tests/golden: committed, always there.
+// tests/golden and tests/golden/verl: committed, always there. What is missing there fails.
 std::filesystem::path CommittedGoldenDir();
+std::filesystem::path VerlGoldenDir();
 
-// The set that TANDEM_GOLDEN names: "committed" the committed one, nothing GoldenDirOrSkip().
+// The set that TANDEM_GOLDEN names: "committed" CommittedGoldenDir(), "verl" VerlGoldenDir(),
+// nothing GoldenDirOrSkip().
 // Throws std::runtime_error (a failed test) where it is another word.
 std::filesystem::path GoldenDir();
 
-// Throws std::runtime_error (a failed test) where the file is missing, is no JSON or has no cases.
+// Reads FAMILY.json, or FAMILY.json.gz where the folder has that. Throws std::runtime_error (a
+// failed test) where neither is there, the text is no JSON or has no cases.
 GoldenFamily ReadGoldenFamily(const std::filesystem::path& dir, const std::string& family);
+// Unpacks a path that ends in .gz.
 Json ReadJsonFile(const std::filesystem::path& path);
 
 using GoldenCheck = std::function<void(const GoldenFamily&, const GoldenCase&)>;
@@ -62,7 +71,9 @@ using GoldenCheck = std::function<void(const GoldenFamily&, const GoldenCase&)>;
 // Runs the check of each case's fn, with the case id as Catch2 context. A fn without a check here
 // must be listed: in tests/golden_kinds.txt for another test file, or in tests/golden_skips.txt.
 // Requires that `checks` are what golden_kinds.txt says of the calling file and family (not for the
-// committed set, which other files may run too), and that some case is checked or skipped.
+// committed set, which other files may run too), and that some case is checked or skipped. In
+// verl's set every kind of `checks` must occur, as a kind that is missing there would prove
+// nothing.
 void RunGoldenFamily(const GoldenFamily& family,
                      const std::map<std::string, GoldenCheck>& checks,
                      const char* test_file = __builtin_FILE());
@@ -73,8 +84,13 @@ std::multimap<std::string, std::string> GoldenKinds();
 // tests/golden_skips.txt: the kinds that nothing checks, "family/fn" each.
 std::set<std::string> GoldenSkips();
 
-// What nobody would notice otherwise: a folder without families, files that are no family, and
-// kinds that neither list names. One line each; none is a folder that is looked at completely.
+// The file differences.txt of a set, which it need not have: the cases, "family/id" each, in which
+// Tandem differs on purpose, under the reason. RunGoldenFamily leaves them out and counts them.
+std::set<std::string> GoldenDifferences(const std::filesystem::path& dir);
+
+// What nobody would notice otherwise: a folder without families, files that are no family, kinds
+// that neither list names, and differences in cases that do not exist. One line each; none is a
+// folder that is looked at completely.
 std::vector<std::string> GoldenGaps(const std::filesystem::path& dir);
 
 }  // namespace tandem::testing

@@ -142,19 +142,20 @@ std::vector<float> Pack(const std::vector<float>& values,
   return packed;
 }
 
-void CheckPpoLoss(const GoldenFamily&, const GoldenCase& c) {
-  const GoldenTensor old = ParseTensor(c.inputs.at("old_log_probs"));
-  const std::vector<int64_t> positions = PackedPositions(c.inputs, old.shape.at(1));
-  const std::vector<float> packed = ParseTensor(c.inputs.at("log_probs_packed")).Floats();
+void CheckPpoLoss(const GoldenFamily& family, const GoldenCase& c) {
+  const Json& inputs = family.Inputs(c);
+  const GoldenTensor old = ParseTensor(inputs.at("old_log_probs"));
+  const std::vector<int64_t> positions = PackedPositions(inputs, old.shape.at(1));
+  const std::vector<float> packed = ParseTensor(inputs.at("log_probs_packed")).Floats();
   LossTokens tokens;
   tokens.log_probs = Unpack(packed, positions);
-  tokens.entropy = Unpack(ParseTensor(c.inputs.at("entropy_packed")).Floats(), positions);
+  tokens.entropy = Unpack(ParseTensor(inputs.at("entropy_packed")).Floats(), positions);
   tokens.old_log_probs = old.Floats();
-  if (c.inputs.contains("ref_log_prob")) {
-    tokens.ref_log_probs = ParseTensor(c.inputs.at("ref_log_prob")).Floats();
+  if (inputs.contains("ref_log_prob")) {
+    tokens.ref_log_probs = ParseTensor(inputs.at("ref_log_prob")).Floats();
   }
-  tokens.advantages = ParseTensor(c.inputs.at("advantages")).Floats();
-  tokens.mask = ParseTensor(c.inputs.at("response_mask")).Floats();
+  tokens.advantages = ParseTensor(inputs.at("advantages")).Floats();
+  tokens.mask = ParseTensor(inputs.at("response_mask")).Floats();
   tokens.rows = RowsOf(old);
   tokens.num_rows = old.shape.at(0);
   PolicyLossOptions options = LossOptionsOf(c.options);

@@ -254,6 +254,7 @@ TEST_CASE("options that a loss cannot use are refused by key", "[losses]") {
   REQUIRE(refused({.loss_mode = "clip_cov", .clip_cov_ratio = 0}, "clip_cov_ratio"));
   REQUIRE(refused({.loss_mode = "clip_cov", .clip_cov_lb = 5}, "clip_cov_ub"));
   REQUIRE(refused({.loss_mode = "kl_cov", .kl_cov_ratio = 0}, "kl_cov_ratio"));
+  REQUIRE(refused({.loss_mode = "kl_cov", .kl_cov_ratio = 1.5}, "kl_cov_ratio"));
   REQUIRE(refused({.use_kl_loss = true, .kl_loss_type = "full"}, "\"full\""));
   for (const std::string& name : PolicyLossNames()) {
     REQUIRE(CheckPolicyLossOptions(OptionsFor(name)).ok());

@@ -15,8 +15,8 @@ namespace tandem {
 namespace {
 
 absl::Status CheckKlCov(const PolicyLossOptions& options) {
-  if (options.kl_cov_ratio > 0) return absl::OkStatus();
-  return InvalidArgument("actor.policy_loss.kl_cov_ratio is {}, but must be above 0",
+  if (options.kl_cov_ratio > 0 && options.kl_cov_ratio <= 1) return absl::OkStatus();
+  return InvalidArgument("actor.policy_loss.kl_cov_ratio is {}, but must be above 0 and at most 1",
                          options.kl_cov_ratio);
 }
 
