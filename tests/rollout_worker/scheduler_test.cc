@@ -229,7 +229,8 @@ TEST_CASE("A preempted sample takes the prompt's blocks over from another sample
   harness.Run();
 }
 
-TEST_CASE("A sample takes over the prompt's blocks as soon as another one has computed them again") {
+TEST_CASE(
+    "A sample takes over the prompt's blocks as soon as another one has computed them again") {
   // An older sequence needs a second block when all four are in use, so both samples lose theirs.
   Harness harness({8, 64, true}, 4);
   SequenceGroup* older = harness.Add(1, 1, 70);
