@@ -39,7 +39,7 @@ ROOMS = {
     "scheduler": ([f"{GENERATION}/scheduler.cc", f"{GENERATION}/kv_cache.cc"],
                   ["rollout_core_test", "rollout_generation_test"]),
     "weights": (["common/weights/*.cc", "trainer_worker/weight_sync/*.cc", "rollout_worker/weights/*.cc"],
-                ["weights_test", "weight_pair_test", "rollout_engine_test"]),
+                ["weights_test", "weight_pair_test", "update_client_test", "rollout_engine_test"]),
 }
 # A mutant may loop for ever and fill the memory meanwhile.
 SECONDS, MEMORY_BYTES = 120, 16 << 30

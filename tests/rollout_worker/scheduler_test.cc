@@ -229,6 +229,30 @@ TEST_CASE("A preempted sample takes the prompt's blocks over from another sample
   harness.Run();
 }
 
+TEST_CASE(
+    "A sample takes over the prompt's blocks as soon as another one has computed them again") {
+  // An older sequence needs a second block when all four are in use, so both samples lose theirs.
+  Harness harness({8, 64, true}, 4);
+  SequenceGroup* older = harness.Add(1, 1, 70);
+  SequenceGroup* group = harness.Add(128, 2, 100);
+  while (older->sequences[0]->state != SequenceState::kFinished) harness.Step();
+  const Sequence* first = group->sequences[0].get();
+  const Sequence* second = group->sequences[1].get();
+  REQUIRE(first->blocks.empty());
+  REQUIRE(second->blocks.empty());
+  // Two steps' budgets compute exactly the prompt, which is two blocks.
+  harness.Step();
+  harness.Step();
+  REQUIRE(first->computed == 128);
+  REQUIRE(second->computed == 0);
+  const StepPlan plan = harness.Step();
+  REQUIRE(plan.spans.size() == 2);
+  REQUIRE(plan.spans[1].sequence == second);
+  REQUIRE(plan.spans[1].first_position == 128);
+  REQUIRE(plan.spans[1].tokens == 1);
+  harness.Run();
+}
+
 TEST_CASE("A waiting sample keeps the prompt's blocks while another one runs") {
   // The prompt fills one block and a part of a second one, of which the first sample has a copy.
   Harness harness({8, 200, true}, 3);

@@ -54,6 +54,7 @@ class MemoryReader : public WeightReader {
       held.manifest.push_back({add, rollout_.layout->dtype(), {1}});
       held.digests.push_back({});
     }
+    if (damage >= 0) held.digests[static_cast<size_t>(damage)] = {};
     return held;
   }
   absl::StatusOr<std::string> Read(const std::string& name, int64_t row, int64_t rows) override {
@@ -66,6 +67,7 @@ class MemoryReader : public WeightReader {
   }
   bool drop_first = false;
   std::string add;
+  int64_t damage = -1;  // the tensor whose digest is not that of its elements
 
  private:
   const MemoryRollout& rollout_;

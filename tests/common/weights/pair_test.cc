@@ -94,8 +94,10 @@ TEST_CASE("an update with a larger number replaces an open one and a smaller one
   REQUIRE(f.updates->transaction().version() == 5);
   const UniqueFd connection = f.Pass(101);
   REQUIRE(f.updates->Apply({6, 100}, 0, f.plan[0].entries).code() == absl::StatusCode::kAborted);
-  REQUIRE(f.updates->Apply({6, 101}, 1, f.plan[0].entries).code() ==
-          absl::StatusCode::kInvalidArgument);
+  for (const int slot : {-1, 1}) {
+    REQUIRE(f.updates->Apply({6, 101}, slot, f.plan[0].entries).code() ==
+            absl::StatusCode::kInvalidArgument);
+  }
   REQUIRE(f.updates->Apply({6, 101}, 0, f.plan[0].entries).ok());
   REQUIRE(f.Begin(7, 102).ok());
   REQUIRE(f.updates->transaction().version() == kNoVersion);

@@ -149,6 +149,21 @@ TEST_CASE("a check passes after a sync and finds one wrong element") {
   REQUIRE(report->first_difference.rfind("model.embed_tokens.weight[0, 0]", 0) == 0);
 }
 
+TEST_CASE("a digest that is not that of equal elements is a difference, in whichever tensor") {
+  PublisherFixture f;
+  REQUIRE(f.publisher.Publish(4, f.weights, &f.client).ok());
+  MemoryReader reader(f.rollout);
+  for (const int64_t tensor : {int64_t{0}, std::ssize(f.layout.places()) - 1}) {
+    reader.damage = tensor;
+    const auto report = CheckWeights(f.layout, f.weights, &reader);
+    REQUIRE(report.ok());
+    REQUIRE(!report->ok());
+    REQUIRE(report->mismatched == 1);
+    const std::string& name = f.layout.places()[static_cast<size_t>(tensor)].name;
+    REQUIRE(report->first_difference == name + ": digests differ, elements do not");
+  }
+}
+
 TEST_CASE("every range of a check is progress") {
   PublisherFixture f;
   MovesAtRanges weights(f.weights);

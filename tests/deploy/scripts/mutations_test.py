@@ -1,7 +1,10 @@
 """mutations.py --check names every mutation whose text is not in its file exactly once; what is drawn of a room's
-changes depends on the seed alone, and each is made in the copy and put back."""
+changes depends on the seed alone, and each is made in the copy and put back. A run that is stopped ends its tests."""
+import os
 import pathlib
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -10,8 +13,25 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "deploy" / "scripts" / "mutations.py"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(SCRIPT.parent))
 import mutations  # noqa: E402
+from made_project import configure  # noqa: E402
+
+# Runs mutations.py on a made tree and its copy, which needs no compiler: MADE is the folder of both.
+RUN_ON_MADE = """
+import pathlib, sys
+import mutations
+made = pathlib.Path(sys.argv.pop(1))
+class MadeCopy(mutations.Copy):
+    def __init__(self, work, build):
+        self.root, self.build, self.programs = made / "copy", made / "copy/build", {"loops": "loops"}
+    def builds(self, program):
+        return True
+mutations.Copy, mutations.ROOT = MadeCopy, made / "tree"
+mutations.MUTATIONS = [("made", "a.cc", "plain", "changed", "loops")]
+sys.exit(mutations.main())
+"""
 
 
 def check(root, *more):
@@ -77,6 +97,44 @@ class MutationsTest(unittest.TestCase):
         self.assertEqual(self.verdict(True, ["b_test"]), ("killed", "b_test"))
         self.assertEqual(self.verdict(True, []), ("SURVIVED", ""))
         self.assertEqual(self.verdict(False, ["a_test"]), ("not compiled", ""))
+
+
+class StoppedRunTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.made = pathlib.Path(folder.name)
+        for part in ("tree", "copy"):
+            (self.made / part).mkdir()
+            (self.made / part / "a.cc").write_text("plain")
+        os.mkfifo(self.made / "began")
+        self.began = os.open(self.made / "began", os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, self.began)
+
+    def await_test(self):
+        """A descriptor of the test's process, once that runs."""
+        self.assertTrue(select.select([self.began], [], [], 60)[0], "the test was not started")
+        process = os.pidfd_open(int(os.read(self.began, 100)))
+        self.addCleanup(os.close, process)
+        return process
+
+    def test_a_test_that_never_ends_is_ended_with_the_run_and_the_copy_is_put_back(self):
+        source = self.made / "copy/a.cc"
+        configure(self.made / "copy", {"loops": f"grep -q plain {source} && exit 0; echo $$ > {self.made}/began; "
+                                                "exec sleep 600"})
+        with subprocess.Popen([sys.executable, "-c", RUN_ON_MADE, str(self.made)], start_new_session=True,
+                              cwd=SCRIPT.parent, stdout=subprocess.DEVNULL) as run:
+            self.addCleanup(run.kill)
+            test = self.await_test()
+            self.assertEqual(source.read_text(), "changed")
+            run.terminate()
+            self.assertEqual(run.wait(60), 143)
+        try:
+            self.assertTrue(select.select([test], [], [], 10)[0], "the test has outlived the run")
+        except AssertionError:
+            signal.pidfd_send_signal(test, signal.SIGKILL)
+            raise
+        self.assertEqual(source.read_text(), "plain")
 
 
 if __name__ == "__main__":
