@@ -120,6 +120,21 @@ void CheckFilterGroups(const v1::Config& c, ConfigProblems& problems) {
       "KL penalty is known only when no further group can be generated; set it to seq_reward");
 }
 
+// verl checks neither key of a controller that is fixed or not used.
+void CheckKlControl(const v1::Algorithm& algorithm, ConfigProblems& problems) {
+  const v1::KlCtrl& control = algorithm.kl_ctrl();
+  if (!algorithm.use_kl_in_reward() || control.type() != "adaptive") return;
+  problems.Require(
+      control.horizon() > 0, {"algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.type"},
+      fmt::format("algorithm.kl_ctrl.horizon is {}, and algorithm.kl_ctrl.type=adaptive divides by "
+                  "it: set it above 0, or type=fixed",
+                  control.horizon()));
+  problems.Require(
+      control.target_kl() != 0, {"algorithm.kl_ctrl.target_kl", "algorithm.kl_ctrl.type"},
+      "algorithm.kl_ctrl.target_kl is 0, and algorithm.kl_ctrl.type=adaptive divides the KL by it: "
+      "set the KL per token that you accept, or type=fixed");
+}
+
 void CheckTraining(const v1::Config& c, ConfigProblems& problems) {
   const v1::Optim& optim = c.actor().optim();
   const bool betas = optim.betas_size() == 2 && optim.betas(0) < 1 && optim.betas(1) < 1;
@@ -276,6 +291,7 @@ absl::Status CheckConfigValues(LoadedConfig& loaded, std::span<const ConfigCheck
   CheckLengths(config, problems);
   CheckSampling(config, problems);
   CheckFilterGroups(config, problems);
+  CheckKlControl(config.algorithm(), problems);
   CheckTraining(config, problems);
   CheckLoss(config.actor(), problems);
   CheckDevice(config, problems);

@@ -111,9 +111,9 @@ const std::vector<ComputedCondition>& ComputedConditions() {
       {{"algorithm.kl_ctrl.type", "algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.target_kl"},
        "algorithm.kl_ctrl.kl_coef",
        [](const v1::Config& c) {
-         return KlCtrl(c).type() != "adaptive" || KlCtrl(c).kl_coef() > 0;
+         return KlCtrl(c).type() != "adaptive" || KlCtrl(c).kl_coef() != 0;
        },
-       "algorithm.kl_ctrl.kl_coef above 0: adaptive multiplies it, and 0 stays 0"},
+       "another algorithm.kl_ctrl.kl_coef than 0: adaptive multiplies it, and 0 stays 0"},
       {{"algorithm.rollout_correction.rollout_is",
         "algorithm.rollout_correction.rollout_is_threshold"},
        "algorithm.rollout_correction.loss_type",

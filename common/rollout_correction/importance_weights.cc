@@ -105,9 +105,8 @@ void ImportanceWeights::AddMetrics(std::map<std::string, double>& metrics) const
   metrics["rollout_is_mean"] = mean;
   metrics["rollout_is_std"] =
       tokens_ > 1 ? std::sqrt(std::max(0.0, mean_square - mean * mean)) : 0.0;
-  // 1 / mean of (weights / mean)²: 1 if all are equal, 0 if all are 0.
-  metrics["rollout_is_eff_sample_size"] =
-      mean_square > 0 ? (mean + 1e-8) * (mean + 1e-8) / mean_square : 0.0;
+  // 1 / mean of (weights / mean)²: 1 if all are equal.
+  metrics["rollout_is_eff_sample_size"] = (mean + 1e-8) * (mean + 1e-8) / mean_square;
   const bool whole = options_.level == ImportanceLevel::kSequence;
   const auto rows = static_cast<double>(sequences_.count);
   metrics["rollout_is_max"] =

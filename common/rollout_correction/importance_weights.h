@@ -38,7 +38,11 @@ class ImportanceWeights {
   // One per token; 0 where the mask is 0. Normalized over the observed rows, if requested.
   std::vector<float> Weights(const LogProbRow& row) const;
 
-  // Adds rollout_is_* of the observed rows; at least one token must count.
+  // Whether the weight of every observed token that counts is 0, which a band alone can do.
+  bool all_zero() const { return sum_squares_ == 0; }
+
+  // Adds rollout_is_* of the observed rows; at least one token must count, and not all weights may
+  // be 0.
   void AddMetrics(std::map<std::string, double>& metrics) const;
 
  private:

@@ -9,6 +9,7 @@ namespace tandem {
 absl::StatusOr<RolloutCorrection> RolloutCorrection::Create(
     const RolloutCorrectionOptions& options) {
   RolloutCorrection correction;
+  correction.is_threshold_ = options.rollout_is_threshold;
   if (options.rollout_is) {
     const std::string& level = *options.rollout_is;
     if (level != "token" && level != "sequence") {
@@ -48,7 +49,16 @@ absl::Status RolloutCorrection::Observe(const LogProbRow& row) {
 
 absl::StatusOr<std::map<std::string, double>> RolloutCorrection::Metrics() const {
   if (off_policy_.tokens() == 0) {
-    return InvalidArgument("there is no token to correct: every response is empty or masked");
+    return InvalidArgument(
+        "rollout_correction: there is no token to correct: every response is empty or masked; look "
+        "at the response lengths and at which tokens are trained");
+  }
+  if (weights_ && weights_->all_zero()) {
+    return InvalidArgument(
+        "rollout_is_threshold={} makes every importance weight 0: none of the {:.0f} tokens has a "
+        "ratio inside the band, so there is nothing to learn from. Widen the band, or find out why "
+        "rollout and trainers differ (tandem-parity)",
+        is_threshold_, off_policy_.tokens());
   }
   std::map<std::string, double> metrics, prefixed;
   if (weights_) weights_->AddMetrics(metrics);

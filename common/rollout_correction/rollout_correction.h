@@ -40,7 +40,8 @@ class RolloutCorrection {
   // InvalidArgument: arrays of different lengths.
   absl::Status Observe(const LogProbRow& row);
 
-  // rollout_corr/... of the observed rows. InvalidArgument: no token counts.
+  // rollout_corr/... of the observed rows. InvalidArgument: no token counts, or every importance
+  // weight is 0 (verl raises an exception for both).
   absl::StatusOr<std::map<std::string, double>> Metrics() const;
 
   bool weighs() const { return weights_.has_value(); }
@@ -53,6 +54,7 @@ class RolloutCorrection {
  private:
   RolloutCorrection() = default;
 
+  std::string is_threshold_;  // for messages
   std::optional<ImportanceWeights> weights_;
   std::optional<Rejection> rejection_;
   OffPolicyMetrics off_policy_;

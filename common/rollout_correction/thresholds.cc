@@ -1,10 +1,12 @@
 #include "common/rollout_correction/thresholds.h"
 
 #include <algorithm>
-#include <charconv>
+#include <cctype>
 #include <cmath>
 #include <string_view>
 #include <utility>
+
+#include <absl/strings/numbers.h>
 
 #include "common/base/status.h"
 
@@ -26,7 +28,7 @@ std::string_view Trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
-// Parts between commas, without the empty ones: verl's names are read so.
+// Parts between commas, without the empty ones: verl reads names and thresholds so.
 std::vector<std::string> Parts(std::string_view text) {
   std::vector<std::string> parts;
   while (true) {
@@ -38,22 +40,23 @@ std::vector<std::string> Parts(std::string_view text) {
   }
 }
 
-// Parts between commas, all of them; none of a blank text.
-std::vector<std::string> AllParts(std::string_view text) {
-  std::vector<std::string> parts;
-  if (Trim(text).empty()) return parts;
-  for (size_t comma = 0; comma != std::string_view::npos; text.remove_prefix(comma + 1)) {
-    comma = text.find(',');
-    parts.emplace_back(Trim(text.substr(0, comma)));
-    if (comma == std::string_view::npos) break;
+// The text without underscores between two digits, which Python takes for separators: verl's bounds
+// are Python's, so that "1_2_3", cut at its first underscore, has the bounds 1 and 23.
+std::string WithoutSeparators(std::string_view text) {
+  const auto digit = [text](size_t i) {
+    return i < text.size() && std::isdigit(static_cast<unsigned char>(text[i])) != 0;
+  };
+  std::string number;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '_' || i == 0 || !digit(i - 1) || !digit(i + 1)) number.push_back(text[i]);
   }
-  return parts;
+  return number;
 }
 
-// Whether a float holds it, as bounds are used: not as 0, nor as infinity unless it is.
-bool FitsFloat(double value) {
-  const auto narrow = static_cast<float>(value);
-  return narrow > 0 && (std::isfinite(narrow) || std::isinf(value));
+// A bound that is compared with floats. It may be infinite, but must not become so.
+absl::Status CheckFitsFloat(double value) {
+  if (std::isfinite(static_cast<float>(value)) || std::isinf(value)) return absl::OkStatus();
+  return InvalidArgument("{} is beyond the range of a float", value);
 }
 
 // A bound: above 0, maybe infinite.
@@ -61,12 +64,11 @@ absl::StatusOr<double> ReadBound(std::string_view text) {
   text = Trim(text);
   if (text.empty()) return InvalidArgument("a bound is missing");
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
+  const bool hexadecimal = text.find_first_of("xX") != std::string_view::npos;  // not in Python
+  if (hexadecimal || !absl::SimpleAtod(WithoutSeparators(text), &value)) {
     return InvalidArgument("\"{}\" is no number", text);
   }
   if (!(value > 0)) return InvalidArgument("{} is not above 0", value);
-  if (!FitsFloat(value)) return InvalidArgument("{} is beyond the range of a float", value);
   return value;
 }
 
@@ -90,6 +92,15 @@ absl::StatusOr<Bounds> ReadBounds(std::string_view text) {
   return bounds;
 }
 
+// Bounds of weights, which are floats. An upper bound that a float rounds to 0 would make every
+// weight 0.
+absl::StatusOr<Bounds> ReadWeightBounds(const std::string& text) {
+  TANDEM_ASSIGN_OR_RETURN(const Bounds bounds, ReadBounds(text));
+  TANDEM_RETURN_IF_ERROR(CheckFitsFloat(bounds.upper));
+  if (static_cast<float>(bounds.upper) > 0) return bounds;
+  return InvalidArgument("{} is beyond the range of a float", bounds.upper);
+}
+
 absl::StatusOr<RejectionCriterion> ReadName(const std::string& name) {
   using Level = std::pair<std::string_view, RejectionLevel>;
   for (const auto& [prefix, level] :
@@ -110,6 +121,7 @@ absl::Status ReadThreshold(const std::string& text, RejectionCriterion& criterio
   TANDEM_ASSIGN_OR_RETURN(Bounds bounds, ReadBounds(text));
   if (criterion.divergence != DivergenceKind::kK1) {
     if (bounds.lower) return InvalidArgument("k2 and k3 have an upper bound only, not \"lo_hi\"");
+    TANDEM_RETURN_IF_ERROR(CheckFitsFloat(bounds.upper));
     criterion.upper = static_cast<float>(bounds.upper);
     return absl::OkStatus();
   }
@@ -128,7 +140,7 @@ absl::Status ReadThreshold(const std::string& text, RejectionCriterion& criterio
 }  // namespace
 
 absl::StatusOr<ImportanceBounds> ParseImportanceBounds(const std::string& text) {
-  const absl::StatusOr<Bounds> bounds = ReadBounds(text);
+  const absl::StatusOr<Bounds> bounds = ReadWeightBounds(text);
   if (!bounds.ok()) {
     return InvalidArgument(
         "\"{}\": {}; give one upper bound, such as 2.0, or \"lo_hi\", such as "
@@ -153,7 +165,7 @@ absl::StatusOr<std::vector<RejectionCriterion>> ParseRejection(const std::string
   if (criteria.empty()) {
     return InvalidArgument("\"{}\" names no rejection criterion; use {}", names, kNames);
   }
-  const std::vector<std::string> parts = AllParts(thresholds);
+  const std::vector<std::string> parts = Parts(thresholds);
   if (parts.size() != 1 && parts.size() != criteria.size()) {
     return InvalidArgument(
         "\"{}\" has {} thresholds for {} criteria; give one for all, or one for "

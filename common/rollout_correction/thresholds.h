@@ -16,7 +16,8 @@ struct ImportanceBounds {
   std::optional<float> lower;  // given: weights outside [lower, upper] become 0
 };
 
-// InvalidArgument: not a number, a bound that is not above 0, or lower > upper.
+// Numbers are written as in Python, so that 1_000 is a thousand. InvalidArgument: not a number, a
+// bound that is not above 0, lower > upper, or a bound beyond the range of a float.
 absl::StatusOr<ImportanceBounds> ParseImportanceBounds(const std::string& text);
 
 // With d = log(policy / rollout) of a token, clamped to +-20:
@@ -37,7 +38,8 @@ struct RejectionCriterion {
 
 // `names`: criteria separated by commas; duplicates are ignored, and a token is kept if all
 // criteria keep it. `thresholds`: one for all criteria, or one for each, separated by commas:
-// "lo_hi" or "hi" (then lo = 1 / hi) for k1, a number for k2 and k3. InvalidArgument: an unknown
+// "lo_hi" or "hi" (then lo = 1 / hi) for k1, a number for k2 and k3; nothing between two commas, or
+// behind the last, is passed over, as in verl. InvalidArgument: an unknown
 // name (there is no seq_max_k1), another number of thresholds, or an invalid threshold.
 absl::StatusOr<std::vector<RejectionCriterion>> ParseRejection(const std::string& names,
                                                                const std::string& thresholds);

@@ -71,8 +71,10 @@ struct BatchScores {
 
 // The result for one response. Losses ignore advantages at masked tokens.
 struct RowAdvantage {
-  double value = 0;            // of every trained token, 0 at the others; unused if `tokens` is set
-  std::vector<double> tokens;  // [tokens], or empty
+  // Of every trained token, 0 at the others; unused if `tokens` is set. May be NaN for a response
+  // without trained tokens.
+  double value = 0;
+  std::vector<double> tokens;   // [tokens], or empty
   std::vector<double> returns;  // [tokens]; empty: the advantages
 };
 

@@ -13,7 +13,7 @@ namespace tandem {
 
 struct KlControl {
   bool adaptive = false;
-  double target = 0.1;     // KL per token, nats; > 0
+  double target = 0.1;     // KL per token, nats; not 0, and below 0 only for estimators that may be
   double horizon = 10000;  // samples; > 0
 };
 

@@ -1,6 +1,7 @@
 #include "controller/step/advantages.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <string>
@@ -211,7 +212,10 @@ class AdvantagePhase {
       sum += tokens[t];
       advantages_.Add(tokens[t], 1);
     }
-    double advantage = static_cast<float>(result.value);
+    // opo has no number for a group without trained tokens. No token would get it, but in a loss
+    // not even a mask of 0 takes away a NaN.
+    const bool undefined = row.trained == 0 && !std::isfinite(result.value);
+    double advantage = undefined ? 0.0 : static_cast<float>(result.value);
     if (!tokens.empty()) advantage = differ ? sum / static_cast<double>(trained) : first;
     if (tokens.empty()) advantages_.Add(advantage, static_cast<double>(row.trained));
     AddReturns(row, result, advantage);

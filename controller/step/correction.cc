@@ -3,6 +3,8 @@
 #include <cmath>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "common/base/status.h"
 #include "common/rollout_correction/off_policy_metrics.h"
 #include "common/types/response_tokens.h"
@@ -94,9 +96,10 @@ absl::Status CorrectRollout(const TrainOptions& options, SampleStore& samples, S
     compared.push_back(meta.sample_id);
   }
   const ProbabilityComparison probabilities = comparisons.Both();
-  if (probabilities.tokens == 0) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(const auto metrics, correction.Metrics());
-  AddFinite(metrics, batch.facts);
+  if (probabilities.tokens == 0 && !options.correction.enabled()) return absl::OkStatus();
+  const auto metrics = correction.Metrics();
+  TANDEM_RETURN_IF_ERROR(Annotate(metrics.status(), fmt::format("step {}", batch.step)));
+  AddFinite(*metrics, batch.facts);
   AddDifferences(comparisons, batch.facts);
   if (!options.correction.enabled()) return absl::OkStatus();
   for (const uint64_t id : compared) {

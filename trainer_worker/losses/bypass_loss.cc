@@ -5,6 +5,7 @@
 #include <span>
 
 #include "common/base/status.h"
+#include "common/comm/communicator.h"
 #include "common/rollout_correction/rollout_correction.h"
 
 namespace tandem {
@@ -53,6 +54,18 @@ absl::StatusOr<std::vector<T>> GatherOnFirst(const std::vector<T>& mine, Communi
   std::vector<T> all(static_cast<size_t>(bytes) / sizeof(T));
   TANDEM_RETURN_IF_ERROR(host.AllGatherV(mine.data(), sizes, takes ? all.data() : nullptr));
   return all;
+}
+
+// The metrics of rank 0, which has the samples of all ranks; none on other ranks.
+absl::StatusOr<std::map<std::string, double>> MetricsOf(const RolloutCorrectionOptions& options,
+                                                        const std::map<uint64_t, LogProbRow>& rows,
+                                                        bool any_token) {
+  if (!any_token) return std::map<std::string, double>{};
+  TANDEM_ASSIGN_OR_RETURN(RolloutCorrection correction, RolloutCorrection::Create(options));
+  for (const auto& [id, row] : rows) TANDEM_RETURN_IF_ERROR(correction.Observe(row));
+  TANDEM_ASSIGN_OR_RETURN(auto metrics, correction.Metrics());
+  std::erase_if(metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
+  return metrics;
 }
 
 // The samples in order of id, as views of `values`.
@@ -125,14 +138,9 @@ absl::StatusOr<std::map<std::string, double>> BypassMetrics::Reduce(
   rows_.clear();
   TANDEM_ASSIGN_OR_RETURN(const std::vector<RowHead> heads, GatherOnFirst(my_heads, host));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<float> values, GatherOnFirst(my_values, host));
-  std::map<std::string, double> metrics;
-  if (values.empty()) return metrics;
-  TANDEM_ASSIGN_OR_RETURN(RolloutCorrection correction, RolloutCorrection::Create(options));
-  for (const auto& [id, row] : RowsOf(heads, values)) {
-    TANDEM_RETURN_IF_ERROR(correction.Observe(row));
-  }
-  TANDEM_ASSIGN_OR_RETURN(metrics, correction.Metrics());
-  std::erase_if(metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
+  const auto metrics = MetricsOf(options, RowsOf(heads, values), !values.empty());
+  // The other ranks would wait for the first in the next collective.
+  TANDEM_RETURN_IF_ERROR(Agree(host, metrics.status(), "the rollout correction").status());
   return metrics;
 }
 

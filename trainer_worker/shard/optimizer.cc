@@ -30,6 +30,12 @@ float ClipFactor(double norm, double max_norm) {
 
 namespace {
 
+absl::Status CheckRatio(const char* name, double ratio) {
+  if (ratio >= 0 && ratio <= 1) return absl::OkStatus();
+  return InvalidArgument("{} is {}: a cosine goes to a fraction of the rate from 0 to 1", name,
+                         ratio);
+}
+
 double ConstantFactor(const LrScheduleOptions& options, double step) {
   const double warmup = static_cast<double>(options.warmup_steps);
   return step < warmup ? step / std::max(1.0, warmup) : 1.0;
@@ -77,6 +83,8 @@ absl::StatusOr<double> LearningRate(const LrScheduleOptions& options, int64_t st
     return options.lr * ConstantFactor(options, static_cast<double>(step));
   }
   if (options.type == "cosine") {
+    TANDEM_RETURN_IF_ERROR(CheckRatio("actor.optim.min_lr_ratio", options.min_lr_ratio));
+    TANDEM_RETURN_IF_ERROR(CheckRatio("the initial ratio of the warm-up", options.init_lr_ratio));
     return options.lr * CosineFactor(options, static_cast<double>(step));
   }
   if (options.type == "wsd") return options.lr * WsdFactor(options, step);

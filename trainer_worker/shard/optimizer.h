@@ -46,7 +46,7 @@ struct LrScheduleOptions {
 
 // The learning rate of optimizer step `step`, counted from 0. After total_steps the cosine
 // continues (with num_cycles = 0.5 it rises again, as in verl), and wsd stays at min_lr_ratio.
-// Pure. InvalidArgument: unknown type.
+// Pure. InvalidArgument: unknown type, or a ratio of the cosine outside [0, 1].
 absl::StatusOr<double> LearningRate(const LrScheduleOptions& options, int64_t step);
 
 // verl's rule: `steps` if it is above 0, else ratio * total_steps rounded down.

@@ -1,6 +1,6 @@
 // opo: s - sum(length s) / sum(length) over the group, lengths in trained tokens (Hao et al. 2025,
-// arXiv 2505.23585). The baseline is 0 for a group of one, and for a group without trained tokens,
-// where verl divides 0 by 0 and masks the result.
+// arXiv 2505.23585). The baseline is 0 for a group of one. A group of several without a trained
+// token has none: as in verl its advantage is 0/0, not a number, which no token gets.
 #include "controller/algorithm/advantage_estimator.h"
 
 namespace tandem {
@@ -14,7 +14,7 @@ absl::StatusOr<std::vector<RowAdvantage>> Opo(const AdvantageGroup& group,
     weighted += static_cast<double>(row.trained) * row.score;
     length += static_cast<double>(row.trained);
   }
-  const double baseline = group.size() > 1 && length > 0 ? weighted / length : 0.0;
+  const double baseline = group.size() > 1 ? weighted / length : 0.0;
   std::vector<RowAdvantage> results(group.size());
   for (size_t i = 0; i < group.size(); ++i) results[i].value = group[i].score - baseline;
   return results;

@@ -9,7 +9,7 @@
 // tir_optimal_token_baseline, for responses with tool turns: positions count trained tokens only,
 // and responses without trained tokens do not belong to the group.
 //
-// Zero tail (off by default, on for tir): if one response of the group is longer than all others,
+// Zero tail (on by default, as in verl): if one response of the group is longer than all others,
 // it has no baseline beyond the second longest, because there the baseline would be its own return.
 // Lengths are numbers of trained tokens; optimal_token_baseline compares them with positions, as
 // verl does, even if masked tokens come earlier.
@@ -117,7 +117,7 @@ absl::StatusOr<std::vector<RowAdvantage>> Otb(const AdvantageGroup& group,
                                               const AdvantageOptions& options,
                                               const BatchScores&) {
   return TokenBaselines(group, options.epsilon.value_or(1e-8),
-                        options.handle_zero_tail.value_or(false), /*compact=*/false);
+                        options.handle_zero_tail.value_or(true), /*compact=*/false);
 }
 
 absl::StatusOr<std::vector<RowAdvantage>> TirOtb(const AdvantageGroup& group,

@@ -51,6 +51,41 @@ TEST_CASE("gspo and sapo are means over samples unless told otherwise, and sapo 
   REQUIRE(LoadConfig("", {})->config.actor().loss_agg_mode() == "token-mean");
 }
 
+// verl 0.9.1: get_kl_controller asserts horizon > 0 for adaptive, and its first update divides by
+// target_kl; fixed reads neither, and negative targets and coefficients are taken.
+TEST_CASE("an adaptive KL controller that divides by 0 is refused by key, a fixed one is not") {
+  const std::string used = "algorithm.use_kl_in_reward=true",
+                    adaptive = "algorithm.kl_ctrl.type=adaptive";
+  for (const std::string key : {"algorithm.kl_ctrl.horizon=0", "algorithm.kl_ctrl.horizon=-5",
+                                "algorithm.kl_ctrl.target_kl=0"}) {
+    INFO(key);
+    REQUIRE(Problem({used, adaptive, key}).find(key.substr(0, key.find('=')) + " is ") == 0);
+    REQUIRE(Problem({used, key}).empty());
+    REQUIRE(Problem({adaptive, key}).empty());
+  }
+  REQUIRE(Problem({used, adaptive, "algorithm.kl_ctrl.target_kl=-0.1",
+                   "algorithm.kl_ctrl.kl_coef=-0.2"})
+              .empty());
+}
+
+// verl 0.9.1: get_cosine_schedule_with_warmup asserts 0 <= min_lr_ratio <= 1; its warm-up takes any
+// ratio, and 1.5 of 6 steps never reaches the rate.
+TEST_CASE("ratios of the learning rate outside 0 to 1 are refused when the config is read") {
+  const std::string prefix = "actor.optim.";
+  for (const std::string key : {"min_lr_ratio", "lr_warmup_steps_ratio"}) {
+    for (const std::string value : {"-0.1", "1.5", "nan"}) {
+      const auto loaded =
+          LoadConfig("", {prefix + "lr_scheduler_type=cosine", prefix + key + "=" + value});
+      INFO(key << " " << value);
+      REQUIRE(absl::IsInvalidArgument(loaded.status()));
+      REQUIRE(loaded.status().message().find(prefix + key) != std::string::npos);
+    }
+    for (const std::string value : {"0", "1"}) {
+      REQUIRE(Problem({prefix + "lr_scheduler_type=cosine", prefix + key + "=" + value}).empty());
+    }
+  }
+}
+
 TEST_CASE("a policy loss without what it needs is refused by key") {
   REQUIRE(Problem({"actor.policy_loss.loss_mode=dro"})
               .find("needs actor.policy_loss.dro_beta above 0") != std::string::npos);

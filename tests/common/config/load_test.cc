@@ -172,9 +172,9 @@ TEST_CASE("wrong types, ranges and choices are refused") {
   REQUIRE(ErrorOf("actor.policy_loss.kl_cov_ratio: 0\n").find("above 0") != std::string::npos);
   REQUIRE(ErrorOf("algorithm.kl_ctrl.type: linear\n") ==
           "FILE:1: algorithm.kl_ctrl.type: \"linear\" is not one of: fixed, adaptive");
-  REQUIRE(ErrorOf("algorithm.kl_ctrl.horizon: 0\n") ==
-          "FILE:1: algorithm.kl_ctrl.horizon: 0 is out of range: above 0");
-  REQUIRE(ErrorOf("algorithm.kl_ctrl.target_kl: 0\n").find("above 0") != std::string::npos);
+  REQUIRE(ErrorOf("reward.timeout_seconds: 0\n") ==
+          "FILE:1: reward.timeout_seconds: 0 is out of range: above 0");
+  REQUIRE(ErrorOf("actor.optim.eps: 0\n").find("above 0") != std::string::npos);
   REQUIRE(ErrorOf("algorithm.kl_penalty: full\n").find("is not one of: kl, ") != std::string::npos);
   REQUIRE(ErrorOf("actor.optim.lr_scheduler_type: linear\n") ==
           "FILE:1: actor.optim.lr_scheduler_type: \"linear\" is not one of: constant, cosine, wsd");

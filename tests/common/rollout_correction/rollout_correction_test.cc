@@ -70,8 +70,65 @@ TEST_CASE("A batch without a token is refused, as are arrays that do not fit",
   REQUIRE(correction->Observe({.policy = {}, .rollout = {}}).ok());
   REQUIRE(correction->Observe({.policy = one, .rollout = one, .mask = none}).ok());
   REQUIRE(correction->Metrics().status().message().find("empty or masked") != std::string::npos);
+  REQUIRE(correction->Metrics().status().code() == absl::StatusCode::kInvalidArgument);
   REQUIRE_FALSE(correction->Observe({.policy = one, .rollout = two}).ok());
   REQUIRE_FALSE(correction->Observe({.policy = two, .rollout = two, .mask = none}).ok());
+}
+
+// verl 0.9.1, compute_rollout_correction_and_rejection_mask, for log-probs {-1, -2}, {-1, -1} of
+// the policy and {-1.5, -2}, {-2, -1} of the rollout, of which the mask selects the second row.
+TEST_CASE("A row that the mask leaves out has weight and mask 0, and counts as in verl",
+          "[rollout_correction]") {
+  const Floats policy[] = {{-1.0f, -2.0f}, {-1.0f, -1.0f}};
+  const Floats rollout[] = {{-1.5f, -2.0f}, {-2.0f, -1.0f}};
+  const Floats none{0.0f, 0.0f}, both{1.0f, 1.0f};
+  const LogProbRow rows[] = {{.policy = policy[0], .rollout = rollout[0], .mask = none},
+                             {.policy = policy[1], .rollout = rollout[1], .mask = both}};
+  auto correction = *RolloutCorrection::Create({.rollout_is = "token",
+                                                .rollout_is_threshold = "0.5_2.0",
+                                                .rollout_rs = "token_k1,seq_mean_k3",
+                                                .rollout_rs_threshold = "0.5_2.0,0.1"});
+  for (const LogProbRow& row : rows) REQUIRE(correction.Observe(row).ok());
+  REQUIRE(correction.Weights(rows[0]) == none);
+  REQUIRE(correction.Weights(rows[1]) == Floats{0.0f, 1.0f});
+  REQUIRE(correction.Mask(rows[0]) == none);
+  REQUIRE(correction.Mask(rows[1]) == none);
+  const auto metrics = *correction.Metrics();
+  const std::map<std::string, double> verl = {{"rollout_is_mean", 0.5},
+                                              {"rollout_is_eff_sample_size", 0.5},
+                                              {"rollout_is_oob_ratio", 0.5},
+                                              {"rollout_is_seq_mean", 0.25},
+                                              {"rollout_is_seq_std", 0.3535533845424652},
+                                              {"rollout_is_seq_fraction_low", 0.5},
+                                              {"rollout_rs_token_k1_std", 0.3465735912322998},
+                                              {"rollout_rs_token_k1_seq_masked_fraction", 1.0},
+                                              {"rollout_rs_seq_mean_k3_mean", 0.35914087295532227},
+                                              {"rollout_rs_seq_mean_k3_masked_fraction", 1.0},
+                                              {"rollout_rs_masked_fraction", 1.0},
+                                              {"rollout_rs_seq_masked_fraction", 0.5},
+                                              {"training_ppl", 1.8591408729553223},
+                                              {"rollout_ppl", 2.740844488143921},
+                                              {"log_ppl_diff_min", -0.5},
+                                              {"chi2_token", 3.1945276260375977}};
+  for (const auto& [name, value] : verl) {
+    INFO(name);
+    REQUIRE(metrics.at("rollout_corr/" + name) == Approx(value).epsilon(1e-5));
+  }
+}
+
+// verl 0.9.1 raises ZeroDivisionError for the effective sample size, with tokens and with
+// sequences.
+TEST_CASE("A band that holds no ratio at all is refused by key", "[rollout_correction]") {
+  const Floats policy{-1.0f, -2.0f}, rollout{-1.5f, -2.0f};
+  for (const std::string level : {"token", "sequence"}) {
+    auto correction =
+        RolloutCorrection::Create({.rollout_is = level, .rollout_is_threshold = "5_6"});
+    REQUIRE(correction->Observe({.policy = policy, .rollout = rollout}).ok());
+    const absl::Status refused = correction->Metrics().status();
+    REQUIRE(refused.code() == absl::StatusCode::kInvalidArgument);
+    REQUIRE(refused.message().find("rollout_is_threshold=5_6 makes every importance weight 0") ==
+            0);
+  }
 }
 
 }  // namespace

@@ -27,7 +27,8 @@ TEST_CASE("One number truncates weights, two are a band", "[rollout_correction]"
 TEST_CASE("Bounds of weights that make no sense are refused with the text and a remedy",
           "[rollout_correction]") {
   for (const std::string text :
-       {"", "0", "-1", "0_2", "3_2", "true", "nan", "0.5_", "_2", "1_2_3", "2.0x", "0.5 2.0"}) {
+       {"", "0", "-1", "0_2", "3_2", "true", "nan", "0.5_", "_2", "1_2_", "0.5__2", "2.0x", "0x2",
+        "2,3", "2,", "0.5 2.0", "1e39", "1e-60"}) {
     const auto bounds = ParseImportanceBounds(text);
     INFO(text);
     REQUIRE(bounds.status().code() == absl::StatusCode::kInvalidArgument);
@@ -85,25 +86,60 @@ TEST_CASE("Criteria join with commas and drop doubles; thresholds are one or as 
   REQUIRE((*shared)[1].upper == 0.3f);
   REQUIRE(ThresholdsRefusal("token_k2,seq_sum_k3", "1,2,3").find("3 thresholds for 2 criteria") !=
           std::string::npos);
-  REQUIRE(ThresholdsRefusal("token_k2", "").find("0 thresholds") != std::string::npos);
+  for (const std::string nothing : {"", " ", ",", " , "}) {
+    REQUIRE(ThresholdsRefusal("token_k2", nothing).find("0 thresholds") != std::string::npos);
+  }
   REQUIRE(ThresholdsRefusal("token_k2,token_k3", "1,0").find("threshold \"0\" of token_k3") !=
           std::string::npos);
 }
 
 TEST_CASE("Thresholds that cannot be read are refused with the grammar", "[rollout_correction]") {
-  for (const std::string text :
-       {"1.5,", ",1.5", "1,,2", "1.5x,2", "0,5_2", "1e39", "1e-60", "nan"}) {
+  for (const std::string text : {"1.5x,2", "0,5_2", "0.1,0.5_2", "1e39", "2;3", "nan"}) {
     INFO(text);
     const std::string refusal = ThresholdsRefusal(
         text.find(',') == std::string::npos ? "token_k2" : "token_k1,token_k2", text);
-    const bool counted = refusal.find("thresholds for") != std::string::npos;
-    REQUIRE((counted || refusal.find("\"lo_hi\" such as 0.5_2.0") != std::string::npos));
+    REQUIRE(refusal.find("\"lo_hi\" such as 0.5_2.0") != std::string::npos);
   }
-  REQUIRE(ThresholdsRefusal("token_k1,token_k2", "1.5,").find("a bound is missing") !=
+  REQUIRE(ThresholdsRefusal("token_k1", "0.5_").find("a bound is missing") != std::string::npos);
+  REQUIRE(ThresholdsRefusal("token_k2", "1e39").find("beyond the range of a float") !=
           std::string::npos);
-  REQUIRE(ThresholdsRefusal("token_k2", "1e-60").find("beyond the range of a float") !=
-          std::string::npos);
-  REQUIRE_FALSE(ParseImportanceBounds("1e39").ok());
+}
+
+// The bounds are those that verl 0.9.1 reads: _parse_rollout_is_threshold and
+// _parse_rollout_rs_thresholds of rollout_corr_helper.py.
+TEST_CASE("Thresholds of several parts have the bounds that verl reads", "[rollout_correction]") {
+  struct Band {
+    std::string text;
+    std::optional<double> lower;
+    double upper;
+  };
+  for (const Band& verl :
+       {Band{"+2", {}, 2}, Band{"2.", {}, 2}, Band{"1e400", {}, INFINITY},
+        Band{" 0.5 _ 2.0 ", 0.5, 2}, Band{"+0.5_+2", 0.5, 2}, Band{"1_2_3", 1, 23},
+        Band{"0.5_1_000", 0.5, 1000}, Band{".5_Infinity", 0.5, INFINITY}}) {
+    INFO(verl.text);
+    const auto weights = ParseImportanceBounds(verl.text);
+    REQUIRE(weights.ok());
+    REQUIRE(weights->upper == static_cast<float>(verl.upper));
+    REQUIRE(weights->lower.has_value() == verl.lower.has_value());
+    if (!verl.lower) continue;
+    REQUIRE(*weights->lower == static_cast<float>(*verl.lower));
+    const auto criteria = ParseRejection("token_k1", verl.text);
+    REQUIRE(criteria->front().lower == static_cast<float>(std::log(*verl.lower)));
+    REQUIRE(criteria->front().upper == static_cast<float>(std::log(verl.upper)));
+  }
+  // Bounds on a ratio are used as logarithms, which a float holds; {0.5, 2} and 0.1, {0.5, 2}
+  // and 2.
+  REQUIRE(ParseRejection("token_k1", "1e-60_2")->front().lower ==
+          static_cast<float>(std::log(1e-60)));
+  REQUIRE(ParseRejection("token_k2", "1e-60")->front().upper == 0.0f);
+  for (const std::string text : {"0.5_2,,0.1", "0.5_2,0.1,", " 0.5_2 , 0.1 ", "2,", ",2"}) {
+    INFO(text);
+    const auto criteria = ParseRejection("token_k1,token_k2", text);
+    REQUIRE((*criteria)[0].lower == static_cast<float>(std::log(0.5)));
+    REQUIRE((*criteria)[0].upper == static_cast<float>(std::log(2.0)));
+    REQUIRE((*criteria)[1].upper == (text.find("0.1") == std::string::npos ? 2.0f : 0.1f));
+  }
 }
 
 }  // namespace

@@ -63,12 +63,10 @@ TEST_CASE("opo's baseline weighs scores by trained tokens", "[advantages]") {
   const AdvantageGroup group = {Row(0, {0, 0, 2}), Row(1, {0, 0, 0, 0, -1}, {1, 0, 1, 0, 0})};
   REQUIRE(Values(RunGroup("opo", group)) == Doubles{2 - 0.8, -1 - 0.8});
   REQUIRE(Values(RunGroup("opo", Scores({3}))) == Doubles{3});
-  // An empty response is judged but weighs nothing, also when there is nothing else.
+  // An empty response is judged but weighs nothing.
   AdvantageGroup with_empty = {Row(0, {0, 2}), Row(1, {})};
   with_empty[1].score = -4;
   REQUIRE(Values(RunGroup("opo", with_empty)) == Doubles{0, -6});
-  with_empty[0] = with_empty[1];
-  REQUIRE(Values(RunGroup("opo", with_empty)) == Doubles{-4, -4});
 }
 
 TEST_CASE("gpg scales by the share of samples with a score in the whole step", "[advantages]") {

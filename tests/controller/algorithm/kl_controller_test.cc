@@ -28,6 +28,28 @@ TEST_CASE("An adaptive KL coefficient follows the KL by at most a fifth per hori
   REQUIRE(NextKlCoef(kAdaptive, 2.0, 90.0, 10) == Approx(2.04).epsilon(1e-12));
 }
 
+// verl 0.9.1, AdaptiveKLController and FixedKLController, coefficient 0.2, horizon 100, 10 steps.
+TEST_CASE("Negative targets and coefficients, and a large batch, give what verl gives", "[kl]") {
+  struct Update {
+    double target, coef, kl;
+    int64_t samples;
+    double verl;
+  };
+  for (const Update& c : {Update{-0.1, 0.2, 0.3, 10, 0.196}, Update{-0.1, 0.2, -0.1, 10, 0.2},
+                          Update{-0.1, 0.2, -0.3, 10, 0.204}, Update{-0.1, 0.2, -0.11, 10, 0.202},
+                          Update{0.1, 0.2, -0.3, 10, 0.196}, Update{0.1, -0.2, 0.3, 10, -0.204},
+                          Update{0.1, -0.2, 0.0, 10, -0.196}, Update{0.1, 0.0, 0.3, 10, 0.0},
+                          Update{0.1, 0.2, 0.3, 1000, 0.6}, Update{0.1, 0.6, 0.3, 1000, 1.8},
+                          Update{0.1, 0.2, 0.0, 1000, -0.2}}) {
+    INFO(c.target << " " << c.coef << " " << c.kl);
+    const KlControl control{.adaptive = true, .target = c.target, .horizon = 100};
+    REQUIRE(NextKlCoef(control, c.coef, c.kl, c.samples) == Approx(c.verl).epsilon(1e-12));
+  }
+  for (const double coef : {-0.2, 0.0, 0.2}) {
+    REQUIRE(NextKlCoef({.target = 0, .horizon = 0}, coef, 0.3, 10) == coef);
+  }
+}
+
 TEST_CASE("A KL that is not finite leaves the coefficient as it is", "[kl]") {
   for (const double kl : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     REQUIRE(NextKlCoef(kAdaptive, 0.5, kl, 10) == 0.5);

@@ -1,6 +1,7 @@
 // KL coefficients and the KL penalty in the reward against verl's.
 #include <catch2/catch.hpp>
 
+#include "common/config/check.h"
 #include "common/config/loaded_config.h"
 #include "controller/algorithm/kl_penalty.h"
 #include "tests/support/golden.h"
@@ -17,14 +18,16 @@ using testing::Json;
 
 // What a configuration with a case's options makes of them.
 absl::StatusOr<v1::KlCtrl> Configured(const GoldenCase& c) {
-  std::vector<std::string> overrides;
+  std::vector<std::string> overrides = {"model.path=/m", "data.train_files=[/t.jsonl]",
+                                        "cluster.run_dir=/r", "algorithm.use_kl_in_reward=true"};
   for (const char* name : {"type", "kl_coef", "target_kl", "horizon"}) {
     const Json& value = c.options.at(name);
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     overrides.push_back(std::string("algorithm.kl_ctrl.") + name + "=" + text);
   }
-  const auto loaded = LoadConfig("", overrides);
+  auto loaded = LoadConfig("", overrides);
   if (!loaded.ok()) return loaded.status();
+  if (absl::Status checked = CheckConfigValues(*loaded); !checked.ok()) return checked;
   return loaded->config.algorithm().kl_ctrl();
 }
 

@@ -79,9 +79,8 @@ TEST_CASE("a response alone has no baseline", "[advantages]") {
 TEST_CASE("the tail of the longest response is its own baseline, or has none", "[advantages]") {
   const AdvantageGroup group = {Weighed(Row(0, {0, 0, 4}), {1, 1, 1}), Weighed(Row(1, {2}), {1})};
   for (const std::string& name : kBoth) {
-    const bool tir = name == "tir_optimal_token_baseline";
     for (const std::optional<bool> given : {std::optional<bool>(), {true}, {false}}) {
-      const double tail = given.value_or(tir) ? 4 : 0;
+      const double tail = given.value_or(true) ? 4 : 0;
       const auto results = RunGroup(name, group, {.handle_zero_tail = given});
       Approximately(results[0].tokens, {1, tail, tail});
       Approximately(results[1].tokens, {-1});
@@ -114,7 +113,8 @@ TEST_CASE("turns of tools are positions for the one and not for the other", "[ad
 TEST_CASE("an empty response belongs to the group of the one and not of the other",
           "[advantages]") {
   const AdvantageGroup group = {Weighed(Row(0, {0, 4}), {1, 1}), Weighed(Row(1, {}), {})};
-  Approximately(RunGroup("optimal_token_baseline", group)[0].tokens, {0, 0});
+  Approximately(RunGroup("optimal_token_baseline", group, {.handle_zero_tail = false})[0].tokens,
+                {0, 0});
   REQUIRE(RunGroup("tir_optimal_token_baseline", group, {.handle_zero_tail = false})[0].tokens ==
           Doubles{4, 4});
   REQUIRE(RunGroup("tir_optimal_token_baseline", group)[1].tokens.empty());

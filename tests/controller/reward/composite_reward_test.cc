@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/config/loaded_config.h"
+#include "controller/reward/overlong.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 
@@ -96,6 +97,38 @@ TEST_CASE("The overlong penalty is added to the score and reported if asked for"
   REQUIRE(told[2].extras.at("overlong_reward") == -0.5);
   REQUIRE(told[2].extras.at("overlong") == 1);
   REQUIRE(told[2].score == -0.5);
+}
+
+// verl 0.9.1, DAPORewardManager with a score of 1: its overlong_reward and what is added to the
+// score.
+TEST_CASE("The overlong penalty at its limits is verl's, and so are its refusals",
+          "[reward][composite]") {
+  struct Case {
+    int64_t tokens, longest, buffer;
+    double factor, verl;
+  };
+  for (const Case& c :
+       {Case{0, 6, 2, 1, 0}, Case{0, 2, 2, 1, 0}, Case{0, 6, 6, 1, 0}, Case{1, 6, 2, 1, 0},
+        Case{4, 6, 2, 1, 0}, Case{5, 6, 2, 1, -0.5}, Case{6, 6, 2, 1, -1}, Case{6, 4, 2, 1, -2},
+        Case{3, 6, 6, 1, -0.5}, Case{3, 6, 2, 0, 0}, Case{6, 6, 2, -1, 0}, Case{0, 6, 2, -1, -2}}) {
+    INFO(c.tokens << " of " << c.longest);
+    REQUIRE((*OverlongPenalty::Create(c.longest, c.buffer, c.factor))(c.tokens) == c.verl);
+  }
+  struct Refused {
+    int64_t longest, buffer;
+  };
+  for (const Refused& c :
+       {Refused{0, 2}, Refused{0, 0}, Refused{6, 0}, Refused{6, -1}, Refused{6, 7}}) {
+    REQUIRE(absl::IsInvalidArgument(OverlongPenalty::Create(c.longest, c.buffer, 1).status()));
+    v1::Reward config = DefaultConfig().reward();
+    config.mutable_overlong_buffer()->set_enable(true);
+    config.mutable_overlong_buffer()->set_len(c.buffer);
+    config.set_max_resp_len(c.longest);
+    REQUIRE(std::string(MakeReward(config).status().message()).find("reward.overlong_buffer.len") ==
+            0);
+  }
+  // A maximum that is not given is data.max_response_length; verl has none and raises.
+  REQUIRE(LoadComposite({"data.max_response_length=6"}).max_resp_len() == 6);
 }
 
 TEST_CASE("The overlong buffer is found under verl's names", "[reward][composite]") {

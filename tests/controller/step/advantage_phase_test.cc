@@ -154,6 +154,19 @@ TEST_CASE("masked tokens count nowhere, and the score moves to the last one that
   REQUIRE(step.batch.records.at(b).advantage == -2);
 }
 
+// verl's opo gives such a group 0/0, which a mask of 0 does not take out of a loss.
+TEST_CASE("opo's advantage of a group without trained tokens is 0 for its samples",
+          "[advantage_phase]") {
+  AdvantageStep step;
+  const uint64_t a = step.Add(0, 0, 3, 4), b = step.Add(0, 1, 2, 2), c = step.Add(1, 0, 2, 1);
+  step.Put(TokenArray::kMask, a, {0, 0, 0});
+  step.Put(TokenArray::kMask, b, {0, 0});
+  REQUIRE(step.Run("opo").ok());
+  REQUIRE(step.Advantages(a) == Floats{0, 0, 0});
+  REQUIRE(step.batch.records.at(b).advantage == 0);
+  REQUIRE(step.Advantages(c) == Floats{1, 1});
+}
+
 namespace {
 
 // Three samples of a prompt: one with a token rejected at its end, one whole, one rejected whole.

@@ -70,6 +70,21 @@ TEST_CASE("R2: tokens of the step's weights have a weight of exactly 1, older on
   REQUIRE(step.samples->Read(2)->is_weights == Floats{1, 1});
 }
 
+TEST_CASE("A step without a token to correct, or without a weight, is refused by name",
+          "[correction]") {
+  MixedStep step;
+  step.options.correction = {.rollout_is = "token", .rollout_is_threshold = "5_6"};
+  REQUIRE(step.Correct().message().find("step 3: rollout_is_threshold=5_6 makes every importance "
+                                        "weight 0: none of the 6 tokens") == 0);
+  REQUIRE(step.samples->PutArray(3, TokenArray::kMask, 1, {0, 0, 0, 0}).ok());
+  REQUIRE(step.samples->PutArray(3, TokenArray::kMask, 2, {0, 0}).ok());
+  const absl::Status refused = step.Correct();
+  REQUIRE(absl::IsInvalidArgument(refused));
+  REQUIRE(refused.message().find("there is no token to correct") != std::string::npos);
+  step.options.correction = {};
+  REQUIRE(step.Correct().ok());
+}
+
 TEST_CASE("Tokens of older weights may be rejected, those of the step's weights are not",
           "[correction][partial]") {
   MixedStep step;

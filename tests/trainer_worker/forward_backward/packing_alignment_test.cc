@@ -259,6 +259,32 @@ TEST_CASE("A prompt of no tokens is refused: its window begins in another sequen
               .find("sample 0x1 has 2 tokens and claims a prompt of 0") != std::string::npos);
 }
 
+// verl 0.9.1, no_padding_2_padding and response_from_nested of the numbers 10, 11, ...: prompts {1,
+// 2} with responses {2, 3} give 10, 11 and 14 to 16; {1, 2} with {0, 3} give nothing and 12 to 14;
+// {1} with {1} gives 10. With prompts {2, 0} the first raises AssertionError; the second gives 11,
+// 12 and, for the second response, 13 to 15, of which 13 is the first sample's last row.
+TEST_CASE("Responses are scored by the rows that verl extracts", "[packing][alignment]") {
+  const auto rows = [](const AlignedLengths& lengths) {
+    std::vector<int64_t> found;
+    int64_t begin = 10;
+    for (const Sample& sample : AlignedSamples(lengths)) {
+      const ResponseWindow window = WindowOf(sample);
+      for (int64_t t = 0; t < window.response_tokens; ++t) found.push_back(begin + window.RowOf(t));
+      begin += std::ssize(sample.tokens);
+    }
+    return found;
+  };
+  REQUIRE(rows({{1, 2}, {2, 3}}) == std::vector<int64_t>{10, 11, 14, 15, 16});
+  REQUIRE(rows({{1, 0}, {2, 3}}) == std::vector<int64_t>{12, 13, 14});
+  REQUIRE(rows({{1, 1}}) == std::vector<int64_t>{10});
+  REQUIRE(rows({{2, 2}, {0, 3}}) == std::vector<int64_t>{11, 12, 13, 14, 15});
+  const auto refused =
+      PackSamples(AlignedSamples({{2, 2}, {0, 3}}),
+                  {.max_tokens = 1000, .max_sequence_tokens = 1000, .vocab_limit = 10000});
+  REQUIRE(absl::IsInvalidArgument(refused.status()));
+  REQUIRE(refused.status().message().find("a prompt of 0") != std::string::npos);
+}
+
 TEST_CASE("A response of no tokens scores nothing", "[packing][alignment]") {
   const auto samples = AlignedSamples({{2, 0}, {1, 2}});
   const PackedBatch batch = PackAligned(samples).front();

@@ -156,6 +156,15 @@ TEST_CASE("Metrics are of all samples in order of id, those without tokens, too"
   REQUIRE(metrics.Reduce(options, solo)->empty());
 }
 
+TEST_CASE("A band that holds no ratio of a mini-batch is refused by key", "[losses][bypass]") {
+  BypassMetrics metrics;
+  metrics.AddToken(9, -1.0f, -1.5f);
+  SoloCommunicator solo;
+  const auto reduced = metrics.Reduce({.rollout_is = "token", .rollout_is_threshold = "5_6"}, solo);
+  REQUIRE(absl::IsInvalidArgument(reduced.status()));
+  REQUIRE(reduced.status().message().find("rollout_is_threshold=5_6") == 0);
+}
+
 TEST_CASE("A number of the correction that is not finite is left out", "[losses][bypass]") {
   BypassMetrics metrics;
   SoloCommunicator solo;

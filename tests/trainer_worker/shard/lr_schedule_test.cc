@@ -1,3 +1,6 @@
+#include <cmath>
+#include <vector>
+
 #include <catch2/catch.hpp>
 
 #include "trainer_worker/shard/optimizer.h"
@@ -51,6 +54,40 @@ TEST_CASE("A cosine of several waves rises again", "[lr_schedule]") {
   const LrScheduleOptions waves{.type = "cosine", .lr = 1.0, .total_steps = 8, .num_cycles = 2};
   REQUIRE(Rate(waves, 2) == Approx(0).margin(1e-12));
   REQUIRE(Rate(waves, 4) == Approx(1));
+}
+
+// verl 0.9.1, get_cosine_schedule_with_warmup with a rate of 1.
+TEST_CASE("A cosine at its limits has verl's rates, and verl's refusals", "[lr_schedule]") {
+  struct Curve {
+    int64_t warmup, total;
+    double least;
+    std::vector<double> verl;
+  };
+  for (const Curve& curve :
+       {Curve{2, 6, 0, {0, 0.5, 1, 0.8535533905932737, 0.5, 0.14644660940672627, 0}},
+        Curve{2, 6, 1, {0, 0.5, 1, 1, 1, 1, 1, 1}},
+        Curve{8, 6, 0, {0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875}},
+        Curve{6, 6, 0, {0, 1.0 / 6, 2.0 / 6, 0.5, 4.0 / 6, 5.0 / 6, 1, 0}},
+        Curve{2, 0, 0, {0, 0.5, 1, 0, 1, 0}}}) {
+    INFO(curve.warmup << " of " << curve.total);
+    const LrScheduleOptions cosine{.type = "cosine",
+                                   .lr = 1.0,
+                                   .warmup_steps = curve.warmup,
+                                   .total_steps = curve.total,
+                                   .min_lr_ratio = curve.least};
+    for (size_t step = 0; step < curve.verl.size(); ++step) {
+      REQUIRE(Rate(cosine, static_cast<int64_t>(step)) == Approx(curve.verl[step]).margin(1e-12));
+    }
+  }
+  for (const double ratio : {-0.1, 1.5, std::nan("")}) {
+    LrScheduleOptions cosine{.type = "cosine", .lr = 1.0, .total_steps = 6};
+    cosine.min_lr_ratio = ratio;
+    REQUIRE(std::string(LearningRate(cosine, 0).status().message()).find("min_lr_ratio") !=
+            std::string::npos);
+    cosine.min_lr_ratio = 0;
+    cosine.init_lr_ratio = ratio;
+    REQUIRE(absl::IsInvalidArgument(LearningRate(cosine, 0).status()));
+  }
 }
 
 TEST_CASE("An unknown schedule is refused and the known ones named", "[lr_schedule]") {

@@ -89,6 +89,10 @@ void CheckSchedule(const GoldenFamily&, const GoldenCase& c) {
   options.num_cycles = c.options.value("num_cycles", 0.5);
   options.stable_ratio = c.options.value("stable_ratio", 0.9);
   options.zero_indexed_step = c.options.value("zero_indexed_step", true);
+  if (c.raises) {
+    REQUIRE(absl::IsInvalidArgument(LearningRate(options, 0).status()));
+    return;
+  }
   const Json& wanted = c.outputs.at("lr_used_at_step");
   for (size_t step = 0; step < wanted.size(); ++step) {
     const auto rate = LearningRate(options, static_cast<int64_t>(step));
