@@ -47,6 +47,7 @@ absl::Status ClearSocket(const std::string& path) {
   const Instant deadline = RealClock().Now() + kLeaveTime;
   while (!dead && RealClock().Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(50));
+    if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();  // its owner has ended in order
     TANDEM_ASSIGN_OR_RETURN(dead, NobodyListens(path));
   }
   if (!dead) {

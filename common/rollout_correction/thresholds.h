@@ -16,8 +16,9 @@ struct ImportanceBounds {
   std::optional<float> lower;  // given: weights outside [lower, upper] become 0
 };
 
-// Numbers are written as in Python, so that 1_000 is a thousand. InvalidArgument: not a number, a
-// bound that is not above 0, lower > upper, or a bound beyond the range of a float.
+// Numbers are written as in Python. The first underscore parts two bounds, and later ones are
+// Python's separators: "0.5_1_000" is 0.5 and 1000. InvalidArgument: not a number, a bound that is
+// not above 0, lower > upper, or a bound beyond the range of a float.
 absl::StatusOr<ImportanceBounds> ParseImportanceBounds(const std::string& text);
 
 // With d = log(policy / rollout) of a token, clamped to +-20:

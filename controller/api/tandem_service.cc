@@ -135,8 +135,9 @@ grpc::Status TandemService::GetStatus(grpc::ServerContext*,
   response->set_restarts(parts_.run.budget.spent());
   response->set_memory_plan(memory_plan());
   response->set_waits_for(parts_.run.disk.waits_for());
-  // Until a run has started, its newest step is not known.
-  if (run.state != RunState::kStarting) {
+  // Until a run has started, its newest step is not known; and a store whose disk refuses to write
+  // is not waited for.
+  if (run.state != RunState::kStarting && response->waits_for().empty()) {
     response->set_last_lost_step(LastLostStep(run.made_steps));
   }
   return grpc::Status::OK;

@@ -264,6 +264,7 @@ class Copy:
         """What becomes of the tests where the file has this text: `killed`, `SURVIVED` or `not compiled`, and
         the test that failed. The file is put back."""
         path = self.root / file
+        before = path.read_text()
         try:
             path.write_text(text)
             for test in tests:
@@ -273,7 +274,7 @@ class Copy:
                     return "killed", test
             return "SURVIVED", ""
         finally:
-            path.write_text((ROOT / file).read_text())
+            path.write_text(before)
 
     def builds(self, program):
         return succeeds(["nice", "-n", "5", "ninja", "-C", self.build, program], self.root)
