@@ -167,7 +167,7 @@ TEST_CASE("what a start refuses in cluster is refused by a dry run in the same w
             64,
             {"cluster.run_dir: " + shared, "users of this host"}},
            {{"cluster.listen=127.0.0.1:0"}, 64, {"cluster.listen=127.0.0.1:0: the launcher must"}},
-           {{"cluster.listen=unix:" + nope + "/x"}, 64, {"the folder " + nope + " does not exist"}},
+           {{"cluster.listen=unix:" + nope + "/x"}, 66, {"the folder " + nope + " does not exist"}},
            {{"cluster.tls.cert=" + pem, "cluster.tls.key=" + pem, "cluster.tls.ca=" + pem},
             64,
             {"cluster.tls.cert or --tls-cert, " + pem + ": there is no PEM certificate in it"}}}) {
@@ -180,7 +180,7 @@ TEST_CASE("what a start refuses in cluster is refused by a dry run in the same w
   }
   REQUIRE(rig.Log("controller") == "");
   REQUIRE_FALSE(fs::exists(nope));
-  REQUIRE(rig.StartController({"--listen", "unix:" + nope + "/x"}).Wait() == 64);
+  REQUIRE(rig.StartController({"--listen", "unix:" + nope + "/x"}).Wait() == 66);
   REQUIRE_FALSE(fs::exists(nope));
 }
 
