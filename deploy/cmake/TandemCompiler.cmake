@@ -1,10 +1,12 @@
 # Compiler options that hold for every target.
 find_program(TANDEM_CCACHE ccache)
 if(TANDEM_CCACHE)
-  # Paths count from the source's root, so that what one clone compiled serves every other; the last two
-  # are for precompiled headers (deploy/scripts/compile_header.sh).
+  # Paths count from the source's root, so that what one clone compiled serves every other; the next two
+  # are for precompiled headers (deploy/scripts/compile_header.sh). ccache keeps what was compiled with messages
+  # in one language apart from the same in another, so there is one language, whoever starts the build.
   set(TANDEM_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
-      CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1 ${TANDEM_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1 LANG=C.UTF-8 LC_ALL=C.UTF-8
+      --unset=LC_CTYPE --unset=LC_MESSAGES ${TANDEM_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${TANDEM_LAUNCHER})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_LAUNCHER})
 endif()
