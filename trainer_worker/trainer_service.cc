@@ -1,6 +1,8 @@
 #include "trainer_worker/trainer_service.h"
 
+#include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <absl/base/thread_annotations.h>
@@ -61,6 +63,20 @@ LogProbPolicy PolicyFromProto(v1::ComputeLogProbsRequest::Policy policy) {
   if (policy == v1::ComputeLogProbsRequest::PROBE) return LogProbPolicy::kProbe;
   return policy == v1::ComputeLogProbsRequest::REFERENCE ? LogProbPolicy::kReference
                                                          : LogProbPolicy::kCurrent;
+}
+
+// No run comes near these numbers. They leave room for what is computed from them: the next version,
+// or the number of an update (kUpdatesPerGroup).
+absl::Status CheckNumbers(const v1::TrainerResetRequest& request) {
+  constexpr int64_t kLargestGeneration = std::numeric_limits<int32_t>::max();
+  constexpr int64_t kLargestCount = int64_t{1} << 48;
+  const auto check = [](std::string_view name, int64_t value, int64_t largest) -> absl::Status {
+    if (value >= 0 && value <= largest) return absl::OkStatus();
+    return InvalidArgument("the {} of Reset is {}, and must be from 0 to {}", name, value, largest);
+  };
+  TANDEM_RETURN_IF_ERROR(check("generation", request.generation(), kLargestGeneration));
+  TANDEM_RETURN_IF_ERROR(check("version", request.version(), kLargestCount));
+  return check("step", request.step(), kLargestCount);
 }
 
 // An empty path is none.
@@ -223,6 +239,7 @@ grpc::Status GrpcTrainerService::Reset(grpc::ServerContext* /*context*/,
                                        v1::TrainerResetResponse* response) {
   const auto parts = PartsFor(request->incarnation());
   if (!parts.ok()) return Reply(parts.status());
+  if (const absl::Status valid = CheckNumbers(*request); !valid.ok()) return Reply(valid);
   if (const absl::Status inside = CheckPaths(*request, parts->folders); !inside.ok()) {
     return Reply(inside);
   }

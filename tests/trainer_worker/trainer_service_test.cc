@@ -1,6 +1,7 @@
 // The trainer over gRPC, against a controller that lives in the test.
 #include "trainer_worker/trainer_service.h"
 
+#include <absl/strings/match.h>
 #include <fmt/ranges.h>
 
 #include "common/config/config.h"
@@ -180,6 +181,32 @@ TEST_CASE("Paths in calls stay inside the folders of the run", "[trainer][servic
   // What was refused has changed nothing: the group of before goes on.
   std::filesystem::create_directories(job.dir.path() / "saved");
   REQUIRE(save(job.dir.path() / "saved").ok());
+}
+
+TEST_CASE("Numbers of a Reset that nothing could follow are refused", "[trainer][service]") {
+  Job job;
+  job.MakeReady();
+  REQUIRE(job.Reset().ok());
+  constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
+  const auto reset = [&](int64_t generation, int64_t version, int64_t step) {
+    v1::TrainerResetRequest request;
+    request.set_incarnation(7);
+    request.set_generation(generation);
+    request.set_world_size(1);
+    request.set_version(version);
+    request.set_step(step);
+    v1::TrainerResetResponse response;
+    return job.Call(&v1::TrainerService::Stub::Reset, request, &response);
+  };
+  for (const int64_t wrong : {kHighest, int64_t{-1}}) {
+    REQUIRE(absl::IsInvalidArgument(reset(wrong, 0, 0)));
+    REQUIRE(absl::IsInvalidArgument(reset(3, wrong, 0)));
+    REQUIRE(absl::IsInvalidArgument(reset(3, 0, wrong)));
+  }
+  REQUIRE(absl::StrContains(reset(kHighest, 0, 0).message(),
+                            "the generation of Reset is 9223372036854775807, and must be from 0 to"));
+  // The group of before goes on: it was not interrupted for a generation that cannot come.
+  REQUIRE(job.Reset(7, 3).ok());
 }
 
 TEST_CASE("A step over gRPC trains on the controller's samples", "[trainer][service]") {
