@@ -92,7 +92,7 @@ has_options() {
   done
 }
 
-# What CMake would miss after a while is said first. A build directory that is configured keeps the LibTorch
+# Reports a missing LibTorch before CMake runs. A build directory that is configured keeps the LibTorch
 # that it was made with, which need not be the one of setup.sh.
 check_libtorch() {
   local torch

@@ -23,7 +23,7 @@ cd "$ROOT"
 source "$ROOT/deploy/shell/basics.sh"
 
 # Ctrl-C reaches a script and all that it has started, scripts among them: the first one says so, once, and
-# each ends with 130. Training is no part of this, as the launcher takes the place of the script.
+# each ends with 130. Training is not part of this, as the launcher takes the place of the script.
 [ -n "${TANDEM_FIRST_SCRIPT:-}" ] || export TANDEM_FIRST_SCRIPT="$$"
 stopped() { # CODE
   trap '' INT TERM HUP
@@ -38,8 +38,8 @@ trap 'stopped 130' INT
 trap 'stopped 143' TERM
 trap 'stopped 129' HUP
 
-# in_front COMMAND...: bash looks at a signal only when the command in its foreground has ended, but at once
-# while it waits. So what takes long is waited for. It has the script's stdin, and Ctrl-C reaches it.
+# in_front COMMAND...: runs COMMAND in the background and waits for it, because bash handles a signal at once only
+# while it waits. COMMAND has the script's stdin, and Ctrl-C reaches it.
 in_front() {
   local code=0
   (trap - INT && "$@") <&0 &
@@ -81,8 +81,8 @@ fail_usage() {
   printf '%s\n\nerror: %s\n' "$(usage)" "$*" >&2
   exit 64
 }
-# usage_if_asked "$@": prints the usage and ends where an argument asks for it; a script that goes on has an
-# environment that holds what it may.
+# usage_if_asked "$@": prints the usage and exits if an argument asks for it; otherwise checks the environment
+# variables.
 usage_if_asked() {
   local argument
   for argument in "$@"; do

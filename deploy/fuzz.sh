@@ -65,7 +65,7 @@ check_clang() {
   rm -rf "$probe"
 }
 
-# Inputs of tests that were found before are in the way of none: what a target reads again is small.
+# The committed inputs of earlier findings are run again first; they are small.
 run_target() { # TARGET
   local corpus="$FUZZ/corpus/$1" found="$FUZZ/found/$1" begin=$SECONDS log="$FUZZ/$1.log"
   local leaks=()

@@ -133,7 +133,7 @@ for folders in "$torch_libs" "$(compiler_libs)" "${LD_LIBRARY_PATH:-}"; do
 done
 if [ -n "${TANDEM_GPU_CHECK_MODEL:-}" ]; then
   [ -f "$TANDEM_GPU_CHECK_MODEL/config.json" ] \
-    || fail_usage "TANDEM_GPU_CHECK_MODEL=$TANDEM_GPU_CHECK_MODEL is no HF checkpoint directory"
+    || fail_usage "TANDEM_GPU_CHECK_MODEL=$TANDEM_GPU_CHECK_MODEL is not an HF checkpoint directory"
   TANDEM_GPU_CHECK_MODEL="$(realpath "$TANDEM_GPU_CHECK_MODEL")" # programs start in the bundle
   export TANDEM_GPU_CHECK_MODEL
 fi
@@ -189,7 +189,7 @@ run_once() {
     # 124 and 137 are what timeout itself gives where it ended the command.
     if ((code == 124 || (code == 137 && took_of[$command] >= limit))); then
       code_of[$command]="timeout $limit"
-    elif ((code == 77)) && ! grep -qE ':[0-9]+: FAILED:' "$log"; then # an assertion that failed before is no skip
+    elif ((code == 77)) && ! grep -qE ':[0-9]+: FAILED:' "$log"; then # an assertion that failed before is not a skip
       why_of[$command]="$(explain "$(last_line "$log" | sed 's/^skipped: //')")"
     elif ((code == 1 || code == 127)) && [ -n "$(loader_error "$log")" ]; then
       why_of[$command]="$(explain "$(loader_error "$log")")"
@@ -277,7 +277,7 @@ printf '\n%d met, %d without a target, %d missed or failed, %d not run, in %d s;
   "$met" "$shown_only" "$bad" "$left_out" "$SECONDS" "$logs"
 ((bad == 0 && met + shown_only > 0)) || exit 1
 if ((${#required_left_out[@]} > 0)); then
-  printf 'what was not run and has to be, before anything is known: %s\n' \
+  printf 'required checks that were not run: %s\n' \
     "$(printf '%s; ' "${required_left_out[@]}" | sed 's/; $//')"
   exit 2
 fi

@@ -51,7 +51,7 @@ for tool in python3 strip readelf ldd; do command -v "$tool" >/dev/null || missi
 check_is_commit() {
   local top changes
   top="$(git -C "$ROOT" rev-parse --show-cdup 2>/dev/null)" && [ -z "$top" ] \
-    || fail "--verify builds a second clone, and $ROOT is no checkout of git"
+    || fail "--verify builds a second clone, and $ROOT is not a checkout of git"
   changes="$(git -C "$ROOT" status --porcelain)"
   [ -z "$changes" ] || fail "--verify builds the commit a second time, and these files differ from it:
 $changes

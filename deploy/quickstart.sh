@@ -9,7 +9,7 @@
 # from the first step; but if --steps asks for more steps than it has made, it makes the missing ones.
 # Environment: TANDEM_HOME and TANDEM_BUILD_DIR, folders for the output if the checkout must not
 # be written (docs/start/quickstart.md); TANDEM_JOBS, compilers at once; TANDEM_PROGRESS_SECONDS between lines
-# about progress where stdout is no terminal (15).
+# about progress where stdout is not a terminal (15).
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 CONFIG="$ROOT/configs/quickstart.yaml"
@@ -61,7 +61,7 @@ choose_length() {
   fi
 }
 
-# What would end a part that comes later is said before the first one.
+# Checks first what would make a later part fail.
 check_before() {
   local run_dir="$HOME_DIR/runs/tandem/quickstart" need=$RUN_MIB
   need_home

@@ -15,7 +15,7 @@ PACKAGES=(
   libspdlog-dev libcli11-dev catch2 libyaml-cpp-dev nlohmann-json3-dev libssl-dev libpcre2-dev
   libicu-dev libsqlite3-dev libxxhash-dev zstd
 )
-# The last two build the fuzz targets: libFuzzer and the sanitizers are no part of clang itself.
+# The last two build the fuzz targets: libFuzzer and the sanitizers are not part of clang itself.
 DEV_PACKAGES=(clang-format clang-tidy clang libclang-rt-14-dev)
 # libtorch_cpu.so needs the two CUDA runtime libraries even where there is no GPU.
 WHEELS=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)

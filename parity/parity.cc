@@ -212,9 +212,9 @@ std::string Contradiction(const std::string& side, const RowTrace& trace) {
 }
 
 // Runs both sides again and compares their ops on the first sample that differs.
-absl::StatusOr<FirstDifference> Bisect(const Workload& work,
-                                       const Pair& pair,
-                                       const Comparison& comparison) {
+absl::StatusOr<FirstDifference> FindFirstDifference(const Workload& work,
+                                                    const Pair& pair,
+                                                    const Comparison& comparison) {
   const Sample& sample = *comparison.first_sample;
   FirstDifference found{.first = pair.first.name,
                         .second = pair.second.name,
@@ -279,7 +279,7 @@ absl::StatusOr<ParityReport> RunParity(const ParityOptions& options) {
     const Comparison comparison = Compare(work.samples, pair.first, pair.second);
     report.comparisons.push_back(comparison.summary);
     if (comparison.first_sample == nullptr || report.divergence) continue;
-    TANDEM_ASSIGN_OR_RETURN(report.divergence, Bisect(work, pair, comparison));
+    TANDEM_ASSIGN_OR_RETURN(report.divergence, FindFirstDifference(work, pair, comparison));
   }
   const int64_t tokens = report.comparisons.front().compared;
   CheckCounts(decoded, ForwardOp::kSample, tokens, report);

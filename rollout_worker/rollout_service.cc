@@ -77,7 +77,7 @@ void GenerateStream::OnFinished(const Sample& sample) {
 
 void GenerateStream::OnAlive() {
   {
-    // A client that reads slowly has signs of life enough before it.
+    // Events are still queued for this client; they show that the engine is alive.
     const MutexLock lock(events_mutex_);
     if (!events_.empty()) return;
   }

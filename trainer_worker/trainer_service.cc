@@ -65,8 +65,8 @@ LogProbPolicy PolicyFromProto(v1::ComputeLogProbsRequest::Policy policy) {
                                                          : LogProbPolicy::kCurrent;
 }
 
-// No run comes near these numbers. They leave room for what is computed from them: the next version,
-// or the number of an update (kUpdatesPerGroup).
+// No run comes near these numbers. They leave room for what is computed from them: the next
+// version, or the number of an update (kUpdatesPerGroup).
 absl::Status CheckNumbers(const v1::TrainerResetRequest& request) {
   constexpr int64_t kLargestGeneration = std::numeric_limits<int32_t>::max();
   constexpr int64_t kLargestCount = int64_t{1} << 48;

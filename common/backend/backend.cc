@@ -21,7 +21,7 @@ absl::StatusOr<int> GpuIndex(const std::string& place) {
   int index = -1;
   if (!absl::ConsumePrefix(&number, kCudaPrefix) || !absl::SimpleAtoi(number, &index) ||
       index < 0) {
-    return InvalidArgument("--device {} is no GPU; start the worker with --device cuda:<number>",
+    return InvalidArgument("--device {} is not a GPU; start the worker with --device cuda:<number>",
                            place);
   }
   return index;

@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// A moment of a monotonic clock. It is no date: only differences have a meaning, and only within
+// A moment of a monotonic clock. It is not a date: only differences have a meaning, and only within
 // one process. A default-constructed one is the clock's origin.
 class Instant {
  public:
@@ -53,8 +53,8 @@ class Clock {
 // stands still while the process is stopped.
 Clock& RealClock();
 
-// From now on RealClock().Now() does not count what passes between two of its calls where that is
-// more than `limit`; InfiniteDuration, as at the start, counts everything. For PauseDetector.
+// From now on RealClock().Now() skips every gap between two of its calls that is longer than
+// `limit`. InfiniteDuration, the initial value, skips none. For PauseDetector.
 void DiscountGapsAbove(absl::Duration limit);
 // What RealClock().Now() has not counted so far.
 absl::Duration TimePaused();

@@ -1,5 +1,5 @@
-// Marks errors of a disk that is full or fails: trying again may help once there is space, without
-// anything of the run being wrong.
+// Marks errors of a full or failing disk. The run itself is intact, and a retry may succeed once
+// the disk is repaired or has space.
 #pragma once
 
 #include <cerrno>
@@ -13,10 +13,9 @@ namespace tandem {
 // A payload, which Annotate keeps and which crosses gRPC as ErrorInfo.disk_refused.
 inline constexpr char kDiskRefusedUrl[] = "tandem.DiskRefused";
 
-// Whether an operator can mend it while the run waits: free space, raise a quota, bring a device or
-// a mount back. A file system that fails may be mounted to be read alone from then on (EROFS),
-// and a network's may forget its files (ESTALE). A limit on the size of files (EFBIG) is none of
-// these.
+// Whether an operator can repair it while the run waits: free space, raise a quota, restore a
+// device or mount. A failing file system may have been remounted read-only (EROFS), and a network
+// file system may have lost its handles (ESTALE). A file size limit (EFBIG) does not count.
 inline bool WaitingMayHelp(int error) {
   return error == ENOSPC || error == EDQUOT || error == EIO || error == EROFS || error == ESTALE;
 }

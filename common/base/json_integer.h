@@ -9,9 +9,9 @@
 
 namespace tandem {
 
-// `json` (an nlohmann::basic_json) as a T. Json::type_error: it is no whole number that fits T.
-// json.get<T>() takes every number: one with a fraction or an exponent that does not fit T has
-// undefined behaviour there, and a large whole one becomes another number.
+// Converts `json` (an nlohmann::basic_json) to T. Throws Json::type_error unless it is an integer
+// in the range of T. json.get<T>() does not check: a float out of range is undefined behaviour, and
+// a large integer wraps.
 template <typename T, typename Json>
 T IntegerOf(const Json& json) {
   if (json.is_number_unsigned()) {

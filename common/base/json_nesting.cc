@@ -16,9 +16,8 @@ absl::Status CheckJsonNesting(std::string_view text) {
     } else if (c == '[' || c == '{') {
       if (++depth > kMaxJsonNesting) {
         return InvalidArgument(
-            "the JSON nests lists and objects more than {} levels deep, at byte {}; no file that "
-            "is "
-            "meant to be read does: fetch or write it again",
+            "the JSON nests lists and objects more than {} levels deep, at byte {}; no valid file "
+            "is nested so deeply: download or write it again",
             kMaxJsonNesting, at);
       }
     } else if (c == ']' || c == '}') {

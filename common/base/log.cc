@@ -35,7 +35,7 @@ class ContextFlag final : public spdlog::custom_flag_formatter {
   }
 };
 
-// The standard error stream; where a launcher's file is behind it, that file is kept small.
+// Writes to stderr, and rotates the file if a launcher has redirected stderr to one.
 class ErrorStreamSink final : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
@@ -44,7 +44,7 @@ class ErrorStreamSink final : public spdlog::sinks::base_sink<std::mutex> {
     std::fwrite(text.data(), 1, text.size(), stderr);
     if (!file_) return;
     std::fflush(stderr);
-    file_->BeginAnewIfLarge();
+    file_->RotateIfLarge();
   }
   void flush_() override { std::fflush(stderr); }
 

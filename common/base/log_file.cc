@@ -32,7 +32,7 @@ std::optional<LogFile> LogFile::FromEnvironment() {
 
 std::string LogFile::Renamed(int number) const { return path_ + "." + std::to_string(number); }
 
-void LogFile::BeginAnewIfLarge() {
+void LogFile::RotateIfLarge() {
   struct stat stream {};
   struct stat file {};
   if (fstat(STDERR_FILENO, &stream) != 0 || stream.st_size <= max_bytes_) return;

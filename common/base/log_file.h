@@ -1,5 +1,4 @@
-// The file that a launcher gave a process for its standard error stream, which begins anew when it
-// is too large.
+// Rotation of the log file that a launcher opened as a process's stderr.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +25,7 @@ class LogFile {
   // PATH.1, earlier ones to PATH.2 and so on, and opens a new one for the standard error stream,
   // and for standard output where that was the same file. What other code writes to these streams
   // goes there, too: no line is lost. Where a new file cannot be opened nothing changes.
-  void BeginAnewIfLarge();
+  void RotateIfLarge();
 
  private:
   std::string Renamed(int number) const;

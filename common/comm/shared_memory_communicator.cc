@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-// How long a rank polls before it sleeps: about as long as a peer with the same work is late.
+// Polls before a rank sleeps: about the usual delay of a peer with the same work.
 constexpr int kSpins = 2000;
 constexpr absl::Duration kSleepSlice = absl::Milliseconds(100);
 
@@ -116,8 +116,8 @@ absl::Status SharedMemoryCommunicator::Exchange() {
     TANDEM_RETURN_IF_ERROR(WaitFor(rank, step_ + 1));
     if (segment_->line(rank).call[step_ % 2] != signature_) {
       return Fail(
-          Internal("call {} is {} on rank {}, but rank {} makes another one or with other "
-                   "sizes",
+          Internal("call {} is {} on rank {}, but rank {} makes a different call or uses "
+                   "other sizes",
                    calls_, collective_, options_.rank, rank));
     }
   }

@@ -240,11 +240,11 @@ void CheckFiles(const v1::Config& c, ConfigProblems& problems) {
   const std::string& model = c.model().path();
   problems.Require(
       fs::is_regular_file(fs::path(model) / "config.json", error), {"model.path"},
-      fmt::format("model.path {} is no model directory: it has no config.json", model));
+      fmt::format("model.path {} is not a model directory: it has no config.json", model));
   const auto check = [&](const std::string& key, const std::string& path) {
     problems.Require(path.empty() || fs::is_regular_file(path, error), {key},
                      fmt::format("{}: {} {}", key, path,
-                                 fs::exists(path, error) ? "is no file" : "does not exist"));
+                                 fs::exists(path, error) ? "is not a file" : "does not exist"));
   };
   for (const std::string& path : c.data().train_files()) check("data.train_files", path);
   for (const std::string& path : c.data().val_files()) check("data.val_files", path);
@@ -254,7 +254,7 @@ void CheckFiles(const v1::Config& c, ConfigProblems& problems) {
   if (c.trainer().resume_mode() == "resume_path") {
     const std::string& from = c.trainer().resume_from_path();
     problems.Require(from.empty() || fs::is_directory(from, error), {"trainer.resume_from_path"},
-                     fmt::format("trainer.resume_from_path {} is no directory", from));
+                     fmt::format("trainer.resume_from_path {} is not a directory", from));
   }
 }
 

@@ -54,7 +54,7 @@ struct ConfigChange {
 
 // Compares `before`, a ConfigToYaml text of an earlier run, with `now`. Returns the differences in
 // the order of the schema, without keys that only one of the two knows because another version
-// wrote it. InvalidArgument: `before` is no YAML.
+// wrote it. InvalidArgument: `before` is not YAML.
 absl::StatusOr<std::vector<ConfigChange>> DiffConfig(const std::string& before,
                                                      const v1::Config& now);
 

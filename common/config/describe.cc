@@ -81,7 +81,7 @@ absl::StatusOr<std::string> ExplainConfig(const std::string& key) {
   }
   const KeySpec* spec = FindKey(CanonicalKey(key));
   if (spec == nullptr) {
-    return InvalidArgument("{} is no config key; {}", key, Suggestion(key));
+    return InvalidArgument("{} is not a config key; {}", key, Suggestion(key));
   }
   std::string out =
       spec->key == key ? "" : fmt::format("{} is verl's name for {}\n", key, spec->key);
@@ -109,7 +109,7 @@ a test keeps the two equal. `tandemctl config explain KEY` prints one entry.
 A config is a YAML file; `--set key=value` overrides it, in order, and lists are written
 `--set 'rollout.stop=[a, b]'`. A key is a path: `rollout: {n: 8}`, `rollout.n: 8` and
 `--set rollout.n=8` are the same. `null` restores the default. Relative paths start at the current
-directory. `base: FILE`, at the top of a config, is no key: that file, seen from this one's folder, is
+directory. `base: FILE`, at the top of a config, is not a key: that file, seen from this one's folder, is
 read first, and this one changes it key by key. An unknown key, a wrong type or an impossible value stops the program before anything
 starts, with file, line, key and the nearest valid key.
 

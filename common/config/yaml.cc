@@ -59,7 +59,7 @@ absl::StatusOr<YAML::Node> ReadYamlFile(const std::string& path) {
     }
     const bool exists = std::filesystem::exists(path, error);
     return MakeStatus(absl::StatusCode::kNotFound, "config file {} {}{}", path,
-                      exists ? "is no regular file" : "does not exist", exists ? "" : hint);
+                      exists ? "is not a regular file" : "does not exist", exists ? "" : hint);
   }
   std::ifstream file(path, std::ios::binary);
   std::string text(kMaxYamlBytes + 1, '\0');
@@ -73,17 +73,17 @@ absl::StatusOr<YAML::Node> ReadYamlFile(const std::string& path) {
   try {
     return YAML::Load(text);
   } catch (const YAML::Exception& e) {
-    return InvalidArgument("{}:{}: this is no YAML: {}", path, e.mark.line + 1, e.msg);
+    return InvalidArgument("{}:{}: this is not YAML: {}", path, e.mark.line + 1, e.msg);
   }
 }
 
 absl::StatusOr<YAML::Node> ParseYamlValue(const std::string& text) {
   if (text.empty()) return YAML::Node(text);
-  TANDEM_RETURN_IF_ERROR(Annotate(CheckYamlLimits(text), "this is no YAML value, line"));
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckYamlLimits(text), "this is not a YAML value, line"));
   try {
     return YAML::Load(text);
   } catch (const YAML::Exception& e) {
-    return InvalidArgument("this is no YAML value: {}", e.msg);
+    return InvalidArgument("this is not a YAML value: {}", e.msg);
   }
 }
 

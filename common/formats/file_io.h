@@ -1,4 +1,4 @@
-// Reads and writes of open files that go on until they are whole: the system may do a part of one.
+// Complete reads and writes of open files: a system call may transfer only a part.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,9 @@ struct AppendResult {
 
 enum class Sync { kNo, kYes };
 
-// Writes a record to the end of a file, `end`, and with Sync::kYes to the disk. After an error the
-// file is cut back to `end`, as a reader would take the part of this record and the next one for a
-// single record.
+// Appends a record at `end`, the file's end, and with Sync::kYes syncs it to the disk. After an
+// error truncates the file to `end`, because a reader would take a partial record and the next one
+// for a single record.
 AppendResult AppendOrCutBack(int fd, std::span<const char> record, int64_t end, Sync sync);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// How much a disk still takes.
+// Free disk space.
 #pragma once
 
 #include <cstdint>

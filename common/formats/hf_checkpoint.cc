@@ -63,7 +63,7 @@ absl::Status HfCheckpoint::MapSharded(const std::string& index_path) {
   const auto index = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     return absl::DataLossError(
-        fmt::format("{} is no JSON object with a weight_map; fetch it again", index_path));
+        fmt::format("{} is not a JSON object with a weight_map; fetch it again", index_path));
   }
   std::map<std::string, std::shared_ptr<const SafetensorsFile>> shards;
   for (const auto& [name, shard] : index["weight_map"].items()) {

@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 absl::StatusOr<Json> HeaderOf(const SafetensorsFile& file) {
   const auto found = file.metadata().find(kTrainingStateKey);
   if (found == file.metadata().end()) {
-    return InvalidArgument("{} is no training state: it lacks the metadata {}", file.path(),
+    return InvalidArgument("{} is not a training state: it lacks the metadata {}", file.path(),
                            kTrainingStateKey);
   }
   const auto digest = file.metadata().find(kTrainingStateDigestKey);
@@ -72,7 +72,7 @@ absl::StatusOr<int64_t> FindWorld(const std::string& dir) {
   }
   if (names.empty()) {
     return MakeStatus(absl::StatusCode::kNotFound,
-                      "{} holds no {}* files: it is no complete checkpoint", dir,
+                      "{} holds no {}* files: it is not a complete checkpoint", dir,
                       kTrainingStatePrefix);
   }
   std::sort(names.begin(), names.end());

@@ -196,7 +196,8 @@ class Choice {
           entry, tensor.name, ShapeText(tensor.shape));
     }
     return InvalidArgument(
-        "target_parameters: {} is no parameter of this {} model: name one such as q_proj.weight, "
+        "target_parameters: {} is not a parameter of this {} model: name one such as "
+        "q_proj.weight, "
         "or leave the list out",
         entry, model.model_type);
   }

@@ -79,8 +79,8 @@ struct GatherOptions {
 
 // Sizes of a rank's gather buffers, counted under the tag gather while the layers run.
 struct GatherSizes {
-  int64_t layers =
-      0;  // gathered at the same time; all of them for a single rank, which gathers nothing
+  // Layers in memory at the same time; all of them for a single rank, which gathers nothing.
+  int64_t layers = 0;
   int64_t places = 0;   // bytes of those layers and of the global group
   int64_t staging = 0;  // one group as it arrives from the ranks; 0 with a single rank
   int64_t total() const { return places + staging; }

@@ -12,8 +12,8 @@ constexpr int64_t kFloatBytes = 4;
 
 int64_t GatherBytes(const ModelSpec& spec, const TrainerMemoryOptions& options) {
   const bool offloaded = options.reference && options.offload_reference;
-  const bool made = options.adapters > 0;  // for every gather, from the adapters
-  const bool in_place = options.gpu && options.pairs == 1 && !offloaded && !made;
+  const bool computed = options.adapters > 0;  // by every gather, from base and adapters
+  const bool in_place = options.gpu && options.pairs == 1 && !offloaded && !computed;
   if (in_place && RowMajorIsDense(spec, options.element_bytes)) return 0;
   GatherOptions gather = options.gather;
   gather.ranks = options.pairs;

@@ -254,11 +254,11 @@ absl::Status ReadSizes(Reader& reader, const ModelFamily& family, ModelSpec& spe
   spec.head_dim = head_dim_given ? reader.Size("head_dim", kMaxHeadDim) : default_head_dim;
   TANDEM_RETURN_IF_ERROR(reader.status());
   if (derived && spec.hidden_size % spec.num_heads != 0) {
-    return InvalidArgument("{}: hidden_size {} is no multiple of num_attention_heads {}",
+    return InvalidArgument("{}: hidden_size {} is not a multiple of num_attention_heads {}",
                            reader.source(), spec.hidden_size, spec.num_heads);
   }
   if (spec.num_heads % spec.num_kv_heads != 0) {
-    return InvalidArgument("{}: num_attention_heads {} is no multiple of num_key_value_heads {}",
+    return InvalidArgument("{}: num_attention_heads {} is not a multiple of num_key_value_heads {}",
                            reader.source(), spec.num_heads, spec.num_kv_heads);
   }
   if (spec.head_dim > kMaxHeadDim) {

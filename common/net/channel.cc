@@ -86,9 +86,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TokenCredentials(
   if (token_file.empty()) {
     return InvalidArgument(
         "cannot listen on {} without the token of the run: every user of this host could call "
-        "there; give --token-file with the file RUN_DIR/token of the controller, or the three "
-        "files "
-        "of mutual TLS, or use a unix: address",
+        "there; give --token-file RUN_DIR/token, or the three files of mutual TLS, or use a unix: "
+        "address",
         address);
   }
   const std::string host = address.substr(0, address.rfind(':'));

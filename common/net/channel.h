@@ -23,10 +23,10 @@ namespace tandem {
 // Whether calls to `address` carry the run's token: TCP on loopback without TLS.
 bool NeedsRunToken(const std::string& address, const RpcSecurity& security);
 
-// InvalidArgument: `address` is reachable from other hosts and `security` is empty or incomplete, a
-// server is to listen on a loopback port without token and TLS, or one with a token is to listen on
-// an address of loopback other than 127.0.0.1 and [::1]; NotFound: a PEM file cannot be read; for
-// TLS otherwise as MakeTlsServerCredentials.
+// InvalidArgument: `address` is reachable from other hosts and mutual TLS is missing or incomplete;
+// a server would listen on loopback with neither token nor TLS; or a server with a token would
+// listen on a loopback address other than 127.0.0.1 and [::1]; NotFound: a PEM file cannot be read;
+// for TLS otherwise as MakeTlsServerCredentials.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const std::string& address, const RpcSecurity& security);
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
@@ -37,10 +37,10 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
                                                            const RpcSecurity& security = {});
 
-// Once per process, before gRPC is used. Sends gRPC's own log lines to the debug log: errors are
-// reported by the status of a call anyway. Keeps gRPC initialized until the process ends: it would
-// shut down with its last server or channel, and waits up to ten seconds then for a thread that
-// polls on behalf of a large write which the peer refused.
+// Once per process, before gRPC is used. Sends gRPC's own log lines to the debug log; errors arrive
+// in the status of a call anyway. Keeps gRPC initialized until the process ends: otherwise it shuts
+// down with the last server or channel, and that can block for ten seconds after the peer has
+// refused a large write.
 void PrepareGrpc();
 
 // Sets the deadline of a call to `timeout` from now.

@@ -64,10 +64,9 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   // Sent without ErrorInfo, as if the worker had already ended, because it is about to.
   if (IsDeviceLost(status)) {
-    return grpc::Status(
-        grpc::StatusCode::UNAVAILABLE,
-        fmt::format("its device is lost, and the worker ends to be started again: {}",
-                    std::string(status.message())));
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                        fmt::format("its device failed; the worker exits and is restarted: {}",
+                                    std::string(status.message())));
   }
   v1::ErrorInfo info = GetErrorInfo(status).value_or(v1::ErrorInfo());
   info.set_origin(static_cast<v1::ErrorInfo::Origin>(OriginOf(status)));

@@ -174,8 +174,8 @@ class GrpcMembershipAgent : public MembershipAgent {
     });
   }
 
-  // For the heartbeats' thread, which measures apart from the process's ProgressWatchdog: the
-  // controller shall hear of an engine that stands still where that one fails.
+  // Measured by the heartbeat thread itself, so that the controller learns of a stalled engine even
+  // if the ProgressWatchdog fails.
   void ReportProgress(v1::EngineProgress* report) {
     report->set_moves(MovesOfProcess());
     const auto still = meter_.Look(CurrentProgress(), options_.clock->Now());

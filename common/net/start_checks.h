@@ -17,13 +17,12 @@ struct StartPlace {
   RpcSecurity security;  // the files of cluster.tls
 };
 
-// The same for a start and for a dry run: the launcher asks before it starts the controller, and
-// the controller before it reads its inputs. Makes and changes nothing. Every error names the key,
-// and says what to do. PermissionDenied: the run directory is shared with other users, or they
-// could replace the socket (CheckPrivateFolder, CheckSocketFolder). NotFound: the folder of a
-// socket outside of the run directory does not exist; it is not made, as nothing would remove it
-// again. InvalidArgument: as CheckTlsFiles, which waits on `clock` for files that are being
-// replaced.
+// Called by the launcher before it starts the controller, by the controller before it reads its
+// inputs, and by a dry run. Changes nothing. Every error names the key, and says what to do.
+// PermissionDenied: the run directory is shared with other users, or they could replace the socket
+// (CheckPrivateFolder, CheckSocketFolder). NotFound: the folder of a socket outside of the run
+// directory does not exist; it is not made, as nothing would remove it again. InvalidArgument: as
+// CheckTlsFiles, which waits on `clock` for files that are being replaced.
 absl::Status CheckStartPlace(const StartPlace& place, Clock& clock = RealClock());
 
 }  // namespace tandem

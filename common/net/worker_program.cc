@@ -89,7 +89,7 @@ int WorkerExitCode(const absl::Status& end) {
       return kExitDone;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
-      return kExitControllerLost;
+      return kExitPeerLost;
     case absl::StatusCode::kInternal:
       return kExitInternal;
     default:

@@ -19,8 +19,8 @@ struct RowStats {
   float entropy = 0;  // in nats
 };
 
-// The least logit (relative to the row's largest) by which the entropy's gradient is computed; no
-// probability is above 0 there.
+// Lower bound of logits (relative to the row's largest) in the entropy's gradient; probabilities at
+// the bound are 0.
 inline constexpr float kLeastSlopeLogit = -1e30f;
 
 // The arguments of the model ops. All are views: nothing here owns memory.

@@ -26,7 +26,7 @@ int ExitCodeAt(FailedAt stage, const absl::Status& status) {
       return kExitIoError;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
-      return kExitControllerLost;
+      return kExitPeerLost;
     default:
       return kExitInternal;
   }

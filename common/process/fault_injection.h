@@ -5,9 +5,8 @@
 //   rank    of the worker; 0 for the controller
 //   point   name passed to FaultPoint: a phase, or a request to an engine ("apply bucket")
 //   nth     the fault fires when this process reaches the point for the nth time, 1 = the first
-//   action  kill (SIGKILL), stop (SIGSTOP), hang (this thread, for ever), slow (half a second, from
-//   the nth time on) or flip
-//           (FaultFlips, from the nth time on)
+//   action  kill (SIGKILL), stop (SIGSTOP), hang (this thread, forever); from the nth time on: slow
+//           (half a second), flip (FaultFlips)
 //   marker  file created when the fault fires. If it exists already, the fault does not fire, so
 //           that a restarted process survives. Tests wait for the file.
 // Without the variable a fault point costs one comparison.

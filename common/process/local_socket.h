@@ -37,9 +37,9 @@ class UniqueFd {
 absl::StatusOr<UniqueFd> ListenLocal(const std::string& path);
 // Tries once. Unavailable: no process listens at `path`.
 absl::StatusOr<UniqueFd> ConnectLocal(const std::string& path);
-// Whether the socket file `path` is certainly one that no process listens at: whoever made it has
-// ended, is of another host or has yet to listen. False where that cannot be told, or there is no
-// such file. Errors as of ConnectLocal for a path that is too long.
+// True if `path` is a socket file on which no process of this host listens: its owner has ended, is
+// on another host, or does not listen yet. False if this is unknown or there is no such file.
+// Errors as of ConnectLocal for a path that is too long.
 absl::StatusOr<bool> NobodyListens(const std::string& path);
 // Returns the next connection from a process of the same user and closes those of other users.
 // DeadlineExceeded; ResourceExhausted: no descriptor is free.

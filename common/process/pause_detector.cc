@@ -34,7 +34,7 @@ void PauseDetector::ReadClock() {
     (void)RealClock().Now();
     const absl::Duration paused = TimePaused();
     if (paused > known) {
-      LogWarn("This process could not run for {}; its deadlines are later by that.",
+      LogWarn("This process was paused for {}; its deadlines are extended by that time.",
               absl::FormatDuration(paused - known));
     }
     known = paused;

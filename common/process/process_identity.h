@@ -6,10 +6,9 @@
 
 namespace tandem {
 
-// What tells process `pid` from every other one that has, had or will have its number: this
-// process's pid namespace, in which the number counts, and the moment of its start, in ticks since
-// the boot. "": no process of that number is seen from here, or it has ended and only its parent
-// has not noticed. Equal answers at two times, or of two processes: it is the same process.
+// Identifies process `pid` even if its number is reused: the pid namespace of this process and the
+// start time of `pid` in ticks since boot. Equal results mean the same process. "": no such process
+// is visible here, or it is a zombie.
 std::string ProcessStart(int64_t pid);
 
 // Whether two answers are of one pid namespace, so that a process of the one is seen from the

@@ -55,8 +55,8 @@ void ProgressWatchdog::Watch() {
     if (!still || still->time < limit_) continue;
     WriteThreadStacks(STDERR_FILENO);
     LogError(
-        "{}: no progress for {}, {} (cluster.progress_timeout_seconds); its threads' stacks are "
-        "above. Ending, to be started anew.",
+        "{}: no progress for {}, {} (cluster.progress_timeout_seconds); the stacks of all threads "
+        "are above. Exiting, to be restarted.",
         name_, absl::FormatDuration(still->time), still->progress.Text());
     std::_Exit(kExitInternal);
   }

@@ -66,7 +66,7 @@ absl::StatusOr<double> ReadBound(std::string_view text) {
   double value = 0;
   const bool hexadecimal = text.find_first_of("xX") != std::string_view::npos;  // not in Python
   if (hexadecimal || !absl::SimpleAtod(WithoutSeparators(text), &value)) {
-    return InvalidArgument("\"{}\" is no number", text);
+    return InvalidArgument("\"{}\" is not a number", text);
   }
   if (!(value > 0)) return InvalidArgument("{} is not above 0", value);
   return value;
@@ -114,7 +114,7 @@ absl::StatusOr<RejectionCriterion> ReadName(const std::string& name) {
     return RejectionCriterion{
         .name = name, .level = level, .divergence = static_cast<DivergenceKind>(which)};
   }
-  return InvalidArgument("\"{}\" is no rejection criterion; use {}", name, kNames);
+  return InvalidArgument("\"{}\" is not a rejection criterion; use {}", name, kNames);
 }
 
 absl::Status ReadThreshold(const std::string& text, RejectionCriterion& criterion) {

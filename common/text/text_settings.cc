@@ -22,7 +22,7 @@ absl::StatusOr<Json> ReadOptionalJson(const std::string& path) {
   TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(text), path));
   Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object()) {
-    return InvalidArgument("{}: is no valid JSON object; fetch the file again", path);
+    return InvalidArgument("{}: is not a valid JSON object; fetch the file again", path);
   }
   return root;
 }

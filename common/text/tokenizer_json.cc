@@ -156,7 +156,7 @@ absl::StatusOr<TokenizerSpec> ParseTokenizerJson(const std::string& text, const 
   TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(text), name));
   const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded()) {
-    return InvalidArgument("{}: is no valid JSON ({} bytes); fetch the file again", name,
+    return InvalidArgument("{}: is not valid JSON ({} bytes); fetch the file again", name,
                            text.size());
   }
   try {

@@ -1,7 +1,7 @@
-// The digest of a tensor's bytes, equal however they are cut, stored or visited: two 64-bit sums of
-// a mix of every 64-byte block, keyed by the block's logical offset (digest_blocks.h). The last
-// block is padded with zeros, the length is mixed in. It finds accidents, not forgeries: a
-// random change is missed with probability 2^-64.
+// The digest of a tensor's bytes. It does not depend on how the bytes are split, laid out or
+// ordered: two 64-bit sums over the 64-byte blocks, each mixed with keys of its logical offset
+// (digest_blocks.h). The last block is padded with zeros, the length is mixed in. It finds
+// accidents, not forgeries: a random change is missed with probability 2^-64.
 #pragma once
 
 #include <array>

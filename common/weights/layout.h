@@ -1,6 +1,6 @@
 // The place of each HF tensor in the storage that a model executes from: fused qkv and gate_up,
-// packed linear weights, a tied head stored once. HF names and unfused shapes everywhere else;
-// fusion and packing live here alone (docs/explanation/weights.md).
+// packed linear weights, a tied head stored once. Only this file knows about fusion and packing;
+// all other code uses HF names and unfused shapes (docs/explanation/weights.md).
 //
 // The storage has one group for the global tensors (embedding, final norm, head) and one group of
 // equal size per layer, so that a trainer can hold a single layer in a gather buffer while a

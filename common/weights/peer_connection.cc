@@ -57,7 +57,7 @@ absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t update_number,
     }
     SlotsMessage message;
     PassedSlots passed;
-    // A trainer sends right after it connects: a peer that sends nothing died or is no trainer.
+    // A trainer sends right after it connects: a peer that sends nothing died or is not a trainer.
     const Instant soon = std::min(deadline, RealClock().Now() + absl::Seconds(2));
     const int socket = connection->get();
     if (!ReceiveMessage(socket, &message, sizeof(message), soon, &passed.fd).ok()) continue;

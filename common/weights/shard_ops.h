@@ -50,7 +50,7 @@ class ShardOps {
   // Like MergeRows (common/lora/merge.h), with its bits on every device; the rule is kServed.
   virtual void Merge(const MergeBlock& block) = 0;
   // Like tandem::AddLoraGradients (common/lora/lora_gradients.h). A GPU sums in another order,
-  // which the shapes alone decide (cuda/adapter_kernels.h).
+  // which depends only on the shapes (cuda/weight_pass.h).
   virtual void AddLoraGradients(const LoraGradientBlock& block) = 0;
   // The sum of squares of each range, in double.
   virtual absl::StatusOr<std::vector<double>> SumsOfSquares(

@@ -34,8 +34,9 @@ class StorageOps {
   virtual ~StorageOps() = default;
   virtual const WeightLayout& layout() const = 0;
 
-  // Writes rows, none of them twice, in stream order. `location` is where all of them are; to a
-  // worker on a CPU both are the same. SlotMemory says when their source may change.
+  // Writes rows in stream order; no row may occur twice. `location` is the memory that all `from`
+  // pointers refer to (on a CPU worker host and device are the same). See SlotMemory for when the
+  // source may be overwritten.
   virtual absl::Status StoreRows(const std::vector<DenseRows>& pieces, Location location) = 0;
   // Digests each tensor, re-read from where it is stored.
   virtual absl::StatusOr<std::vector<Digest>> DigestStored(

@@ -135,7 +135,7 @@ class WeightTransport {
   virtual bool FallBack(const absl::Status& why) = 0;
   virtual void Proven() = 0;
 
-  // The consumer's. `ledger` may be null: SharedRegion::MapForeign. InvalidArgument: not of
+  // The consumer's. `ledger` may be null (see SharedRegion::MapForeign). InvalidArgument: not of
   // this shape, or a kind that this device does not have. Unimplemented: the system refuses to open
   // it, and another kind might work.
   virtual absl::StatusOr<std::unique_ptr<ConsumerSlots>> Open(PassedSlots passed,

@@ -338,8 +338,8 @@ grpc::Status TandemService::Evaluate(grpc::ServerContext* context,
     evaluation.sampling.temperature = request->temperature();
   } else if (request->temperature() != 0) {
     return ToGrpcStatus(
-        InvalidArgument("temperature {} goes with n: without n, rollout.val_kwargs says how to "
-                        "sample",
+        InvalidArgument("temperature {} needs n: without n, samples are drawn as "
+                        "rollout.val_kwargs says",
                         request->temperature()));
   }
   const auto evaluate = [&]() -> absl::Status {
@@ -365,7 +365,7 @@ grpc::Status TandemService::CheckWeights(grpc::ServerContext*,
         parts_.run.weights.check_files().Describe(request->hf_checkpoint());
     LogInfo("the weights of {} rollouts were compared with {}", results.size(), reference);
     const absl::Status verdict = Verdict(results, reference);
-    // Other weights than a checkpoint that the user names say nothing against the run.
+    // A difference from a checkpoint that the user named is not a fault of the run.
     if (!verdict.ok() && request->hf_checkpoint().empty()) parts_.control.Fail(verdict);
     *response = ToProto(results);
     return absl::OkStatus();

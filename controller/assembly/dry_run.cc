@@ -144,8 +144,8 @@ absl::StatusOr<bool> DryRunOfTraining(const v1::Config& config, ProgressSink& pr
   TANDEM_RETURN_IF_ERROR(CheckNobodyThere(config.cluster().run_dir()));
   TANDEM_ASSIGN_OR_RETURN(const CheckedInputs checked, CheckInputsAndPlan(config, progress));
   TANDEM_ASSIGN_OR_RETURN(
-      const ForeseenStart start,
-      ForeseeStart(config, MakeResumeOptions(config, checked.train, checked.inputs)));
+      const StartPreview start,
+      PreviewStart(config, MakeResumeOptions(config, checked.train, checked.inputs)));
   TANDEM_RETURN_IF_ERROR(CheckDisks(config, checked, start.staying_checkpoints, progress));
   return TellVerdict(config, start.lines, checked.plan, progress);
 }
@@ -154,7 +154,7 @@ absl::StatusOr<bool> DryRunOfCheck(const v1::Config& config, ProgressSink& progr
   TANDEM_RETURN_IF_ERROR(CheckRunDir(config));
   TANDEM_RETURN_IF_ERROR(CheckNobodyThere(config.cluster().run_dir()));
   TANDEM_ASSIGN_OR_RETURN(const CheckedInputs checked, CheckInputsAndPlan(config, progress));
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> start, ForeseeCheck(config));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> start, PreviewCheck(config));
   return TellVerdict(config, start, checked.plan, progress);
 }
 
@@ -218,21 +218,21 @@ absl::Status CheckNobodyThere(const std::string& run_dir) {
     const std::string lock = fmt::format("{}.lock", who);
     if (!DirectoryLock::IsHeld(run_dir, lock)) continue;
     return MakeStatus(absl::StatusCode::kAlreadyExists,
-                      "another {} is at work in {} and holds {}/{}: a start would be refused; stop "
-                      "it, or choose another cluster.run_dir",
+                      "another {} is running in {} (it holds the lock {}/{}), so a start would "
+                      "be refused: stop it, or choose another cluster.run_dir",
                       who, run_dir, run_dir, lock);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<ForeseenStart> ForeseeStart(const v1::Config& config, const ResumeOptions& options) {
+absl::StatusOr<StartPreview> PreviewStart(const v1::Config& config, const ResumeOptions& options) {
   CheckpointIndex checkpoints = CheckpointIndex::OpenReadOnly(config.trainer().default_local_dir());
   TANDEM_ASSIGN_OR_RETURN(const ResumePoint point, ChooseResumePoint(config, options, checkpoints));
-  return ForeseenStart{.lines = StartLines(point, checkpoints),
-                       .staying_checkpoints = StayingCheckpoints(point, checkpoints)};
+  return StartPreview{.lines = StartLines(point, checkpoints),
+                      .staying_checkpoints = StayingCheckpoints(point, checkpoints)};
 }
 
-absl::StatusOr<std::vector<std::string>> ForeseeCheck(const v1::Config& config) {
+absl::StatusOr<std::vector<std::string>> PreviewCheck(const v1::Config& config) {
   const CheckpointIndex checkpoints =
       CheckpointIndex::OpenReadOnly(config.trainer().default_local_dir());
   TANDEM_ASSIGN_OR_RETURN(const ResumePoint point, PeekResumePoint(config, checkpoints));

@@ -20,10 +20,10 @@ namespace tandem {
 // checked. Does not lock the run directory, leaves no files and starts nothing. Returns false if
 // the memory plan does not fit; a plan for GPUs is not made here and counts as fitting. Errors as
 // CheckWritable, CheckDiskPlan, CheckNobodyThere, LoadRunInputs, CheckedTrainOptions, PlanRun, and
-// ForeseeStart or ForeseeCheck.
+// PreviewStart or PreviewCheck.
 absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress);
 
-// Checks of a run directory that leave it unchanged.
+// Checks of a run directory. None leaves a change behind.
 
 // Checks that the folder is writable: creates it if it is missing, creates a file in it, and
 // removes both. Errors as MakeFolder and IoErrorCode, with the path.
@@ -33,14 +33,14 @@ absl::Status CheckWritable(const std::string& folder);
 // without them is free.
 absl::Status CheckNobodyThere(const std::string& run_dir);
 
-struct ForeseenStart {
+struct StartPreview {
   // For the user, about the checkpoints: where the run would begin to train, and its warnings.
   std::vector<std::string> lines;
-  int64_t staying_checkpoints = 0;  // see the function
+  int64_t staying_checkpoints = 0;  // StayingCheckpoints (resume_point.h)
 };
 // Where a run with these options would begin. Nothing is moved. Errors as ChooseResumePoint.
-absl::StatusOr<ForeseenStart> ForeseeStart(const v1::Config& config, const ResumeOptions& options);
+absl::StatusOr<StartPreview> PreviewStart(const v1::Config& config, const ResumeOptions& options);
 // The same about which weights a check would look at. Errors as PeekResumePoint.
-absl::StatusOr<std::vector<std::string>> ForeseeCheck(const v1::Config& config);
+absl::StatusOr<std::vector<std::string>> PreviewCheck(const v1::Config& config);
 
 }  // namespace tandem

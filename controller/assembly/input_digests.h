@@ -15,10 +15,10 @@ namespace tandem {
 // alone.
 enum class RememberDigests { kNo, kYes };
 
-// Reads the data files and the weights wholly, on several threads, if their digests are not
-// remembered; the tokenizer, its chat template
-// and the ids that end a response have digests of what they mean, however their files are
-// formatted. The reference model is the base model. Errors as DigestFiles and HfCheckpoint::Open.
+// Digests the complete data and weight files, on several threads, unless their digests are cached.
+// Tokenizer, chat template and end-of-response ids are digested by content, so that the formatting
+// of their files does not matter. The reference model is the base model. Errors as DigestFiles and
+// HfCheckpoint::Open.
 absl::StatusOr<std::vector<PinnedInput>> PinInputs(const v1::Config& config,
                                                    const RunInputs& inputs,
                                                    RememberDigests remember);

@@ -25,7 +25,8 @@ absl::Status BeginAnew(const TakeoverParts& parts) {
 absl::StatusOr<std::string> MoveEarlier(const TakeoverParts& parts) {
   EarlierRun earlier(parts.config.cluster().run_dir(), parts.checkpoints, parts.start.set_aside,
                      parts.start.step);
-  // A move that was interrupted had settled the store, and may have parted it from its log since.
+  // An interrupted move has already settled the store; since then the database and its log may be
+  // in different folders.
   if (parts.start.set_aside == SetAside::kWholeRun && !earlier.WasInterrupted()) {
     TANDEM_RETURN_IF_ERROR(SettleStore(RecordsPath(parts.config)));
   }

@@ -131,9 +131,9 @@ std::string StaleText(const BatchStats& stats) {
 std::string RatioText(const BatchStats& stats, const BatchTexts& texts) {
   if (!stats.ratio && stats.stale_ratio) return "";
   if (!stats.ratio) {
-    return "no ratio of trainer and rollout: the file has not both log-probs of any token "
-           "(actor.old_log_prob=recompute saves the trainer's, and so does a run that a difference "
-           "ends)\n";
+    return "no ratio of trainer and rollout: no token in the file has both log-probs "
+           "(actor.old_log_prob=recompute saves the trainer's; a run that ended because log-probs "
+           "differed saves them too)\n";
   }
   const RatioStats& ratio = *stats.ratio;
   const bool rollout = std::string(ratio.old) == "rollout";

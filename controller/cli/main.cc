@@ -38,15 +38,15 @@ using ApiAction = std::function<absl::Status(ApiCommands&)>;
 std::string IsStep(const std::string& text) {
   int64_t step = 0;
   if (absl::SimpleAtoi(text, &step) && step >= 0) return "";
-  return "\"" + text + "\" is no step: give its number, or 0 for the newest that is finished";
+  return "\"" + text + "\" is not a step: give its number, or 0 for the newest that is finished";
 }
 
-// A controller takes 0 steps for "to the configured end", which who types 0 need not mean.
+// A controller reads 0 steps as "to the configured end"; a user who types 0 may not mean that.
 std::string IsStepCount(const std::string& text) {
   int64_t steps = 0;
   if (absl::SimpleAtoi(text, &steps) && steps >= 1) return "";
   return "\"" + text +
-         "\" is no number of steps to train: give 1 or more, or leave it out to train to the "
+         "\" is not a number of steps to train: give 1 or more, or leave it out to train to the "
          "configured end";
 }
 
@@ -137,7 +137,7 @@ class CommandLine {
     if (security.token_file.empty()) {
       security.token_file = FindTokenFile(address, globals_.run_dir, globals_.runs_root);
     } else {
-      // A file that the user names is held to be a token's before a call goes without it.
+      // Fails early if the file that the user named holds no token.
       TANDEM_RETURN_IF_ERROR(ReadRunToken(security.token_file).status());
     }
     return ApiCommands::Connect(address, security, globals_.json, &std::cout);
@@ -182,10 +182,10 @@ class CommandLine {
     samples->add_option("--step", o_.samples.step, "step; 0: the newest")
         ->check(IsStep)
         ->capture_default_str();
-    samples->add_option("--limit", o_.samples.limit, "at most so many")
+    samples->add_option("--limit", o_.samples.limit, "number of samples to show, at most")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
-    samples->add_option("--offset", o_.samples.offset, "skip so many")
+    samples->add_option("--offset", o_.samples.offset, "number of samples to skip")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     samples->add_option("--width", o_.samples.width, "characters per text; 0: all")

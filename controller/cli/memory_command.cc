@@ -79,8 +79,8 @@ StepMemory MakeStepMemory(const v1::GetStatusResponse& status, const v1::ListSte
   }
   memory.state = fmt::format("{}, no step is finished: now", status.run_id());
   memory.note =
-      "these are the ledgers of this moment, peaks since each worker's last phase began: seconds "
-      "and phases come with the first finished step, the optimizer's state at its end";
+      "the workers' current ledgers, with peaks since each worker's last phase began; seconds and "
+      "phases appear with the first finished step, the optimizer's state at the end of that step";
   PhaseTime now{.phase = status.phase().empty() ? "now" : status.phase()};
   for (const v1::WorkerStatus& worker : status.workers()) {
     now.workers.push_back({worker.worker().role() == v1::ROLE_TRAINER, worker.worker().rank(),
@@ -161,8 +161,8 @@ absl::StatusOr<Configured> Configure(const PlanOptions& options) {
   Configured configured{.config = std::move(loaded.config)};
   if (options.device_memory.empty() && PlansForGpu(configured.config)) {
     return InvalidArgument(
-        "trainer.device=cuda, and this command asks no driver: say with --device-memory how much "
-        "memory a GPU of the run has, such as 80GiB (nvidia-smi shows it)");
+        "trainer.device=cuda: this command queries no GPU driver; give the memory of one GPU with "
+        "--device-memory, such as 80GiB (nvidia-smi shows it)");
   }
   if (options.device_memory.empty()) {
     const auto pairs = static_cast<int>(configured.config.cluster().trainers());
@@ -200,7 +200,8 @@ absl::StatusOr<int64_t> ParseBytes(const std::string& text) {
   const bool parsed = absl::SimpleAtod(text.substr(0, digits), &number);
   if (!parsed || factor == 0) {
     return InvalidArgument(
-        "\"{}\" is no amount of memory; write 80GiB, 512MiB (powers of 1024), 80GB, 512MB (powers "
+        "\"{}\" is not an amount of memory; write 80GiB, 512MiB (powers of 1024), 80GB, 512MB "
+        "(powers "
         "of 1000) or a number of bytes",
         text);
   }

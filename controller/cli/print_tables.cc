@@ -119,7 +119,7 @@ std::string PauseText(const v1::GetStatusResponse& status) {
 
 namespace {
 
-// A pass of a large layer is no standstill.
+// A pass of a large layer is not a standstill.
 constexpr double kStandstillSeconds = 10;
 
 std::string DoingText(const v1::EngineProgress& progress) {

@@ -31,7 +31,7 @@ class ConvertedRows {
   absl::Status Add(const std::string& object, const std::string& place) {
     TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(object), place));
     const Json row = Json::parse(object, nullptr, /*allow_exceptions=*/false);
-    if (!row.is_object()) return InvalidArgument("{}: this is no JSON object", place);
+    if (!row.is_object()) return InvalidArgument("{}: this is not a JSON object", place);
     const absl::StatusOr<Json> converted = convert_(row, count_);
     if (!converted.ok()) return Annotate(converted.status(), place);
     text_ += converted->dump() + "\n";

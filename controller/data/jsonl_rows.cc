@@ -42,13 +42,13 @@ absl::Status CheckMessages(const Json& messages, const std::string& column) {
     }
     if (!message.contains("content") || !message["content"].is_string()) {
       return InvalidArgument(
-          "column \"{}\": the content of a {} message is no text (multimodal parts are not "
+          "column \"{}\": the content of a {} message is not text (multimodal parts are not "
           "supported)",
           column, message["role"].get<std::string>());
     }
     const auto role = message["role"].get<std::string>();
     if (std::find(kRoles.begin(), kRoles.end(), role) == kRoles.end()) {
-      return InvalidArgument("column \"{}\": \"{}\" is no role of a chat; one of {} is", column,
+      return InvalidArgument("column \"{}\": \"{}\" is not a role of a chat; one of {} is", column,
                              role, fmt::join(kRoles, ", "));
     }
   }
@@ -108,7 +108,7 @@ std::string Printable(const std::string& line) {
 absl::StatusOr<DataRow> ParseRow(const std::string& line, const ColumnNames& columns) {
   TANDEM_RETURN_IF_ERROR(CheckJsonNesting(line));
   const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (row.is_discarded()) return InvalidArgument("the line is no JSON: {}", Printable(line));
+  if (row.is_discarded()) return InvalidArgument("the line is not JSON: {}", Printable(line));
   if (!row.is_object())
     return InvalidArgument("the line is a JSON {}, not an object", TypeName(row));
   DataRow out;

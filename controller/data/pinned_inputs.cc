@@ -35,11 +35,11 @@ void AddDifferences(const std::string& key,
   if (key == kValidation && (then.empty() || now.empty())) return;
   for (size_t i = 0; i < std::max(then.size(), now.size()); ++i) {
     if (i >= now.size()) {
-      lines->push_back(fmt::format("{}: then {} ({}), now nothing in its place", key, then[i].path,
+      lines->push_back(fmt::format("{}: {} ({}) was used then, is missing now", key, then[i].path,
                                    Content(then[i])));
     } else if (i >= then.size()) {
-      lines->push_back(fmt::format("{}: now {} ({}), then nothing in its place", key, now[i].path,
-                                   Content(now[i])));
+      lines->push_back(
+          fmt::format("{}: {} ({}) is used now, was not then", key, now[i].path, Content(now[i])));
     } else if (then[i].digest != now[i].digest) {
       lines->push_back(fmt::format(
           "{}: {} has another content: then {}{}, now {}", key, now[i].path, Content(then[i]),

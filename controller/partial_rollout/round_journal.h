@@ -29,7 +29,7 @@ class RoundJournal {
   using Writer = std::function<AppendResult(int fd, const std::string& line, int64_t end)>;
 
   // `run` identifies the runs that may share the journal: RoundJournalIdentity and the settings
-  // that end rounds. A journal of another run, or a file that is no journal, is renamed to
+  // that end rounds. A journal of another run, or a file that is not a journal, is renamed to
   // `path`.previous (or .previous-2 and so on), with a note(). A last line that the process did not
   // finish writing is ignored; a damaged line is ignored together with all that follow it, with a
   // note(). `writer`: for tests, of lines that are added.

@@ -374,7 +374,7 @@ absl::StatusOr<MemoryPlan> MemoryPlanFromJson(const std::string& text) {
     }
     return plan;
   } catch (const nlohmann::json::exception& error) {
-    return InvalidArgument("this is no memory plan: {}", error.what());
+    return InvalidArgument("this is not a memory plan: {}", error.what());
   }
 }
 

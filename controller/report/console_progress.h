@@ -1,4 +1,4 @@
-// Shows the run at the terminal: a bar that is redrawn, or plain lines if stdout is no terminal.
+// Shows the run at the terminal: a bar that is redrawn, or plain lines if stdout is not a terminal.
 #pragma once
 
 #include <cstdio>

@@ -11,8 +11,8 @@ absl::StatusOr<OverlongPenalty> OverlongPenalty::Create(int64_t max_tokens,
                                                         double factor) {
   if (buffer_tokens <= 0 || buffer_tokens > max_tokens) {
     return InvalidArgument(
-        "the buffer before the longest response has {} tokens; it must be above 0 and at most the "
-        "{} of that response",
+        "the overlong buffer has {} tokens; it must be above 0 and at most the longest response of "
+        "{} tokens",
         buffer_tokens, max_tokens);
   }
   return OverlongPenalty{max_tokens, buffer_tokens, factor};

@@ -19,7 +19,7 @@ absl::StatusOr<Json> ParseScorerArgs(const std::string& scorer,
   TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(text), fmt::format("reward {}: args", scorer)));
   Json args = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!args.is_object()) {
-    return InvalidArgument("reward {}: args is no JSON object: {}", scorer, text);
+    return InvalidArgument("reward {}: args is not a JSON object: {}", scorer, text);
   }
   for (const auto& [key, value] : args.items()) {
     if (!known.contains(key)) {

@@ -102,7 +102,7 @@ class RolloutDispatcher {
   // - Cancelled: interrupted.
   // - InvalidArgument: an interruptible group has no request id, or that of a group that is not; a
   //   continuation does not fit a request.
-  // - DataLoss: a sample is no answer to its request (CheckAnswer); names the rollout.
+  // - DataLoss: a sample is not an answer to its request (CheckAnswer); names the rollout.
   // - Any error of `load_continued`, `on_sample` or `rejoined`.
   // - A failure that another replica would repeat (InvalidArgument, ResourceExhausted,
   // Internal...).

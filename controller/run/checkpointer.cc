@@ -13,7 +13,7 @@
 
 namespace tandem {
 namespace {
-// With trainer.save_freq=0: what a death of a trainer may cost.
+// With trainer.save_freq=0: about how much work the loss of a trainer may cost.
 constexpr absl::Duration kAutomaticInterval = absl::Minutes(10);
 }  // namespace
 
@@ -32,7 +32,7 @@ absl::Status Checkpointer::SaveIfDue() {
   const bool due = last || (every > 0 && step % every == 0) ||
                    (every == 0 && now - saved_at_ >= kAutomaticInterval);
   if (!due || up_to_date()) return absl::OkStatus();
-  saved_at_ = now;  // also where it fails: the next attempt may wait as long
+  saved_at_ = now;  // set even if the save fails: the next attempt is one interval later
   absl::Status saved = SaveWaiting();
   if (!absl::IsResourceExhausted(saved) || last) return saved;
   parts_.context.progress.OnMessage(

@@ -26,7 +26,7 @@ struct CheckpointerParts {
   const RunLength& length;
   GenerationMode& generation;
   Recovery& recovery;  // reloads the newest checkpoint
-  BatchSaver& saver;   // names it
+  BatchSaver& saver;   // writes its path into the file of a failed step
 };
 
 // A checkpoint has the trainers' state, what the generation mode carries over, and the controller's
@@ -40,12 +40,12 @@ class Checkpointer {
   // Takes the record of a step that was stored, to which the time of its checkpoint is added.
   void OnRecorded(StepRecord record) { newest_record_ = std::move(record); }
 
-  // Saves where a checkpoint is due: every trainer.save_freq steps (0: after the first step that
-  // ends ten minutes or more after the last checkpoint), and after the last. Waits for a disk that
-  // is full or fails (DiskWait). A lack of another resource before the last step becomes a message
-  // to the user: an older checkpoint still exists, and the next one may fit. Other errors as
-  // TrainerClient::SaveState, GenerationMode::Save, CheckpointIndex and RunStore. What is older
-  // than the checkpoints that are kept is dropped.
+  // Saves if a checkpoint is due: every trainer.save_freq steps (0: after the first step that ends
+  // at least ten minutes after the last checkpoint), and after the last step. Waits while the disk
+  // is full or fails (DiskWait). If memory or another resource runs out before the last step, only
+  // tells the user: an older checkpoint exists, and the next save may work. Other errors as
+  // TrainerClient::SaveState, GenerationMode::Save, CheckpointIndex and RunStore. Then drops the
+  // generation mode's data from before the oldest kept checkpoint.
   absl::Status SaveIfDue();
   // Saves where steps were finished since the newest checkpoint. Errors as SaveIfDue; a full disk
   // is one.

@@ -22,8 +22,9 @@ void LoopWatch::TellOnce(const Standstill& still) {
   told_ = true;
   WriteThreadStacks(STDERR_FILENO);
   LogWarn(
-      "the train loop has stood still for {}, {}; its threads' stacks are above. It gives no sign "
-      "of life until it goes on: whoever started it may restart it (cluster.watchdog_seconds)",
+      "the train loop has made no progress for {}, {}; the stacks of all threads are above. "
+      "Keep-alives stop until it continues, so the supervisor may restart the controller "
+      "(cluster.watchdog_seconds)",
       absl::FormatDuration(still.time), still.progress.Text());
 }
 

@@ -1,4 +1,4 @@
-// Tells whoever started the controller that its train loop lives, and not its process alone.
+// Reports to the supervisor that the train loop makes progress, not only that the process exists.
 #pragma once
 
 #include <vector>
@@ -10,11 +10,10 @@
 
 namespace tandem {
 
-// Gives signs of life by the notifier as long as no thread with work stands still. A loop that has
-// not moved for a third of the watchdog's time (cluster.watchdog_seconds under the launcher) gives
-// none until it moves again, so it is ended once it has stood still for that time, or up to a third
-// longer. The stacks of all threads are logged before. A loop that waits for workers, a disk or a
-// user moves or is in an OutsideWait. Not thread-safe.
+// Sends keep-alives while no thread that has work is stalled. After a stall of a third of the
+// watchdog's time (cluster.watchdog_seconds under the launcher) it logs the stacks of all threads
+// and sends none until there is progress; the supervisor then kills the process after 1 to 4/3 of
+// the watchdog's time. Waiting for workers, a disk or a user is not a stall. Not thread-safe.
 class LoopWatch {
  public:
   // The references must outlive the object.

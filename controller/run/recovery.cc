@@ -107,7 +107,7 @@ absl::StatusOr<RunPosition> Recovery::LoadTrainers() {
     if (options_.kl_control.adaptive && state.kl_coef) position.kl_coef = *state.kl_coef;
     moments_ = state.moments;
   }
-  // The workers' log lines follow from here on.
+  // Sets step and version for the log lines here and, through the calls below, in the workers.
   SetLogStep(position.finished_steps);
   SetLogVersion(position.version);
   TANDEM_RETURN_IF_ERROR(context_.prompts.Restore(position.data));
@@ -153,8 +153,8 @@ absl::StatusOr<RunPosition> Recovery::LoadOnce() {
   return position;
 }
 
-// The trainers' state is guarded by digests. So where the rollouts hold what the trainers hold, a
-// difference from the checkpoint's export is one of the file.
+// The trainers' state was verified by digest. If the rollouts hold the same weights as the trainers
+// and the checkpoint's export differs, the export is damaged.
 bool Recovery::IsFileDamaged(const absl::Status& checked) const {
   if (!absl::IsDataLoss(checked) || checkpoint_.empty() || FilesToCheck().empty()) return false;
   const auto with_trainers = context_.weights.Check("");

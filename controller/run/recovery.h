@@ -15,7 +15,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "controller/run/generation_counter.h"
+#include "controller/run/trainer_group_counter.h"
 #include "controller/step/step_context.h"
 #include "controller/step/train_options.h"
 
@@ -69,8 +69,8 @@ class Recovery {
   // ComparedFile names it.
   bool IsFileDamaged(const absl::Status& checked) const;
   std::string ComparedFile() const;
-  // Whose failure one of LoadOnce is charged to. Until the trainers have loaded the state it can
-  // only be theirs; after that a rollout failed unless a trainer has registered anew.
+  // The role to charge when LoadOnce fails: the trainers until they have loaded the state;
+  // afterwards the rollouts, unless a trainer has restarted.
   WorkerRole LostWhileLoading() const;
   // WaitUntilComplete; a failure also names `loss`, the first error.
   absl::Status AwaitAll(const absl::Status& loss);
@@ -80,7 +80,7 @@ class Recovery {
 
   const StepContext& context_;
   const TrainOptions& options_;
-  GenerationCounter generations_;
+  TrainerGroupCounter generations_;
   int64_t generation_ = 0;
   std::string checkpoint_;  // empty: the model itself
   bool loading_ = false;

@@ -116,9 +116,9 @@ absl::StatusOr<std::set<std::string>> CheckInputs(const ControllerState& state,
   const std::vector<std::string> changed = ChangedInputs(state.inputs, now);
   if (!changed.empty() && config.trainer().resume_changed_inputs() != "accept") {
     return InvalidArgument(
-        "checkpoint {} was made with other inputs:\n  {}\nbring back what the run was started "
-        "with, wherever it is; or accept other results than without the change with "
-        "trainer.resume_changed_inputs=accept; or start over with trainer.resume_mode=disable",
+        "checkpoint {} was made with other inputs:\n  {}\nrestore the original inputs (any path "
+        "will do); or set trainer.resume_changed_inputs=accept to continue, with results that "
+        "differ from those of an unchanged run; or start over with trainer.resume_mode=disable",
         point->checkpoint, fmt::join(changed, "\n  "));
   }
   if (!changed.empty()) {
@@ -131,24 +131,25 @@ absl::StatusOr<std::set<std::string>> CheckInputs(const ControllerState& state,
 }
 
 // Whether a start continues the run from a checkpoint or only inspects it (check_only).
-enum class Purpose { kGoOn, kLook };
+enum class Purpose { kResume, kInspect };
 
 absl::StatusOr<ResumePoint> At(const std::string& path,
                                const v1::Config& config,
                                const ResumeOptions& options,
-                               Purpose purpose = Purpose::kGoOn) {
+                               Purpose purpose = Purpose::kResume) {
   TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(path));
   TANDEM_RETURN_IF_ERROR(CheckGeometry(path, config.model().path()));
-  ResumePoint point{.checkpoint = path,
-                    .step = state.step,
-                    .note = fmt::format("{} {} (step {}, weight version {})",
-                                        purpose == Purpose::kLook ? "looking at" : "resuming from",
-                                        path, state.step, state.version)};
+  ResumePoint point{
+      .checkpoint = path,
+      .step = state.step,
+      .note = fmt::format("{} {} (step {}, weight version {})",
+                          purpose == Purpose::kInspect ? "looking at" : "resuming from", path,
+                          state.step, state.version)};
   if (!config.model().lora().adapter_path().empty()) {
     point.note += "; model.lora.adapter_path is not read: the adapters are those of the checkpoint";
   }
   // An inspection uses only the checkpoint's weights, which do not depend on the configuration.
-  if (purpose == Purpose::kLook) return point;
+  if (purpose == Purpose::kInspect) return point;
   const auto changes = DiffConfig(state.config_yaml, config);
   if (!changes.ok()) return Annotate(changes.status(), "the configuration in " + path);
   TANDEM_RETURN_IF_ERROR(CheckAdapters(path, *changes, config.model().lora().rank() > 0));
@@ -160,9 +161,8 @@ absl::StatusOr<ResumePoint> At(const std::string& path,
   const std::vector<std::string> lines = ChangesOfTheRun(others);
   if (!lines.empty()) {
     point.warnings.push_back(
-        fmt::format("the configuration differs from that of {}: the run continues, with other "
-                    "results than without "
-                    "the change\n  {}",
+        fmt::format("the configuration differs from that of {}: the run continues, and results "
+                    "will differ from those of an unchanged run\n  {}",
                     path, fmt::join(lines, "\n  ")));
   }
   return point;
@@ -222,8 +222,8 @@ absl::StatusOr<ResumePoint> GoBackTo(const v1::Config& config,
 absl::StatusOr<ResumePoint> AtNewest(const v1::Config& config,
                                      const ResumeOptions& options,
                                      const CheckpointIndex& checkpoints,
-                                     Purpose purpose = Purpose::kGoOn) {
-  const bool look = purpose == Purpose::kLook;
+                                     Purpose purpose = Purpose::kResume) {
+  const bool look = purpose == Purpose::kInspect;
   // An inspection does not use the buffer of carried groups, so a damaged one does not matter.
   const FoundCheckpoint found =
       checkpoints.FindNewest(look ? CheckpointIndex::WholeCheck() : CheckSavedBuffer);
@@ -276,8 +276,9 @@ absl::StatusOr<ResumePoint> PeekResumePoint(const v1::Config& config,
                                             const CheckpointIndex& checkpoints) {
   const std::string& mode = config.trainer().resume_mode();
   if (mode == "disable") return ResumePoint{};
-  return mode == "resume_path" ? At(config.trainer().resume_from_path(), config, {}, Purpose::kLook)
-                               : AtNewest(config, {}, checkpoints, Purpose::kLook);
+  return mode == "resume_path"
+             ? At(config.trainer().resume_from_path(), config, {}, Purpose::kInspect)
+             : AtNewest(config, {}, checkpoints, Purpose::kInspect);
 }
 
 absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,

@@ -60,7 +60,7 @@ absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
                                               const ResumeOptions& options,
                                               CheckpointIndex& checkpoints);
 
-// The complete checkpoints that a start leaves in their folder, where it does not set them aside.
+// The number of complete checkpoints that stay in their folder after this start.
 int64_t StayingCheckpoints(const ResumePoint& start, const CheckpointIndex& checkpoints);
 
 // Records durably that the run directory belongs to this launch ("": none); from then on

@@ -80,7 +80,7 @@ class RunControl {
     bool stopping = false;  // the run is to end after the current step, or now
     bool ended = false;     // by OnEnded
 
-    // Nothing that the run writes is waited for any more.
+    // The run no longer waits for disks.
     bool ending() const { return stopping || ended; }
   };
   Snapshot snapshot() const;
@@ -99,8 +99,8 @@ class RunControl {
   // well.
   void Shorten(int64_t steps);
   // Called after a step, and after a recovery, which may have gone back to an earlier step. kMade:
-  // the step is recorded, and its checkpoint and validation follow; for operations and a stop it is
-  // not finished yet.
+  // the step is recorded, but its checkpoint and validation are still to come; operations and stop
+  // requests do not count it as finished.
   void OnStepDone(int64_t steps, int64_t version, StepStage stage = StepStage::kFinished);
   void OnEnded(const absl::Status& status);
 

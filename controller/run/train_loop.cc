@@ -281,8 +281,8 @@ absl::Status TrainLoop::RewindMetrics(int64_t step) {
   if (rewound.ok() || IsDiskRefused(rewound)) return rewound;
   // Metrics never fail a run; the store has its own marks of what is undone.
   context_.progress.OnMessage(fmt::format(
-      "warning: the metrics of steps after {} are undone, but stay among the valid ones: {}", step,
-      std::string(rewound.message())));
+      "warning: cannot remove the metrics of the undone steps after {} from the metrics files: {}",
+      step, std::string(rewound.message())));
   return absl::OkStatus();
 }
 

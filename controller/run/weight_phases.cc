@@ -37,8 +37,8 @@ absl::Status WeightPhases::Verify(StepBatch& batch) {
 absl::Status WeightPhases::CompareProbe(StepBatch& batch) {
   if (!options_.probe) return absl::OkStatus();
   batch.phases.Begin("probe");
-  // One process of each rollout at a time, so that the trainers need memory for one answer set
-  // only.
+  // A rollout that was restarted in this step has one set of probe samples per process. They are
+  // scored one set at a time to save trainer memory.
   for (int attempt = 0; attempt < context_.probe.attempts(); ++attempt) {
     context_.probe.SelectAttempt(attempt);
     TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, ScoredPolicy::kProbe, batch));

@@ -32,8 +32,8 @@ absl::StatusOr<BatchPreamble> ReadPreamble(const MappedFile& file) {
   BatchPreamble preamble;
   const size_t magic = preamble.magic.size();
   if (file.size() < magic || std::memcmp(file.data(), kBatchMagic, magic) != 0) {
-    return InvalidArgument("{} is no saved batch: {}; {}", file.path(),
-                           file.size() == 0 ? "it is empty" : "its first bytes are others",
+    return InvalidArgument("{} is not a saved batch: {}; {}", file.path(),
+                           file.size() == 0 ? "it is empty" : "it does not begin as one",
                            NotThis(file.path()));
   }
   const auto cut = [&](uint64_t wanted) {

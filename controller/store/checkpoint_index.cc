@@ -50,8 +50,8 @@ std::optional<int64_t> ParseStep(const std::string& name) {
   return step;
 }
 
-// The name that a folder which was being replaced has lost; "" for other folders, and where its
-// successor has got the name.
+// For step_N.replaced.tmp: its former name step_N, unless its successor has that name by now. ""
+// for other folders.
 std::string LostName(const fs::path& path) {
   const std::string name = path.filename().string();
   const std::string ending = std::string(kReplaced) + kTemporary;
@@ -330,7 +330,7 @@ absl::StatusOr<ControllerState> CheckpointIndex::ReadState(const std::string& pa
   const std::string file = path + "/" + kStateFile;
   std::error_code error;
   if (!fs::exists(file, error)) {
-    return MakeStatus(absl::StatusCode::kNotFound, "{} is no complete checkpoint: it has no {}",
+    return MakeStatus(absl::StatusCode::kNotFound, "{} is not a complete checkpoint: it has no {}",
                       path, kStateFile);
   }
   TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file));

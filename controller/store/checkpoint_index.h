@@ -4,7 +4,7 @@
 //   <dir>/step_12/       complete: it has a controller_state.json, which lists every file
 //   <dir>/step_12.replaced.tmp/  step_12 until its successor has the name, where the file system
 //                                cannot swap the two
-//   <dir>/finished       the step at which the run finished: all steps, validation, report
+//   <dir>/finished       the step at which the run finished: steps and validation, not report
 //   <dir>/latest         the name of the newest complete checkpoint, for users and scripts
 #pragma once
 

@@ -18,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// What a run writes into its directory and a new run would replace. SQLite's log goes before its
-// database: alone, it cannot be taken for that of the database which the new run creates.
+// What a run writes into its directory and a new run would replace. SQLite's log is
+// moved before its database: left alone, it would be taken for the log of the new run's database.
 constexpr std::array kRecordFiles = {
     "run.db-wal",  "run.db-shm", "run.db",  "metrics.jsonl", "metrics.undone.jsonl", "tensorboard",
     "report.html", "samples",    "batches", "failed_steps",  "partial_journal.jsonl"};

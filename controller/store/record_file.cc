@@ -74,8 +74,8 @@ int RecordFile::Write(const std::string& records) {
 void RecordFile::TellDropped() {
   const int64_t dropped = std::exchange(dropped_, 0);
   if (dropped == 0) return;
-  LogWarn("records of {} that were dropped, as {} could not be written: {}", contents_, path_,
-          dropped);
+  LogWarn("{} records of {} were dropped because {} could not be written", dropped, contents_,
+          path_);
 }
 
 }  // namespace tandem

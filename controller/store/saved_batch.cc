@@ -59,10 +59,10 @@ std::string IdText(uint64_t id) { return fmt::format("{:#x}", id); }
 uint64_t ParseId(const std::string& text) {
   uint64_t id = 0;
   const char* const end = text.data() + text.size();
-  if (!text.starts_with("0x")) throw std::invalid_argument("\"" + text + "\" is no sample id");
+  if (!text.starts_with("0x")) throw std::invalid_argument("\"" + text + "\" is not a sample id");
   const auto [stop, error] = std::from_chars(text.data() + 2, end, id, 16);
   if (error != std::errc() || stop != end) {
-    throw std::invalid_argument("\"" + text + "\" is no sample id");
+    throw std::invalid_argument("\"" + text + "\" is not a sample id");
   }
   return id;
 }

@@ -120,7 +120,7 @@ SavedSample WithoutArrays(SavedSample sample);
 // strings.
 std::string BatchHeaderToJson(const SavedBatchInfo& info, const std::vector<BatchEntry>& entries);
 
-// DataLoss: the text is no JSON, or not of this form. Positions of arrays are not checked here.
+// DataLoss: the text is not JSON, or not of this form. Positions of arrays are not checked here.
 absl::StatusOr<BatchHeader> BatchHeaderFromJson(const char* text, size_t bytes);
 
 // stop, length, aborted, cut; "none" for a response that has not ended.

@@ -90,7 +90,7 @@ int ForEachLine(const std::string& path,
   return errno == 0 ? EIO : errno;
 }
 
-// Lines at the end of a file. Unless they are kept, the file becomes as it was.
+// Appends lines to a file. Unless Keep is called, the destructor removes them again.
 class AddedLines {
  public:
   explicit AddedLines(std::string path)
@@ -104,7 +104,7 @@ class AddedLines {
     if (fd_ < 0) return;
     if (!kept_ && !existed_) unlink(path_.c_str());
     if (!kept_ && existed_ && begin_ >= 0 && ftruncate(fd_, begin_) != 0) {
-      LogWarn("{} has lines that are still in the file beside it: {}", path_, std::strerror(errno));
+      LogWarn("{} still has added lines that cannot be removed: {}", path_, std::strerror(errno));
     }
     close(fd_);
   }

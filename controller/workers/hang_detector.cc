@@ -33,10 +33,10 @@ void HangDetector::Look(const WorkerEntry& worker) {
 void HangDetector::Request(const WorkerEntry& worker) {
   const WorkerKey& key = worker.key();
   const std::string silence = absl::FormatDuration(clock_.Now() - worker.last_heartbeat);
-  LogWarn("{}: {} (process {}, phase {}, last action {}): asking the launcher to kill it",
-          key.Text(),
-          worker.stands_still ? StandstillText(worker.news.progress) : "not a word for " + silence,
-          worker.announcement.pid, worker.news.phase, worker.news.last_action);
+  LogWarn(
+      "{}: {} (process {}, phase {}, last action {}): asking the launcher to kill it", key.Text(),
+      worker.stands_still ? StandstillText(worker.news.progress) : "no heartbeat for " + silence,
+      worker.announcement.pid, worker.news.phase, worker.news.last_action);
   const std::string directory = options_.run_dir + "/hung";
   const std::string path = fmt::format("{}/{}-{}", directory, RoleName(key.role), key.rank);
   std::error_code error;

@@ -19,8 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLargestFile = 4 << 20;                 // all ranks that there can be
-constexpr int64_t kMostIncarnations = int64_t{1} << 53;  // later ones can be counted
+constexpr size_t kLargestFile = 4 << 20;                 // enough for the maximum number of ranks
+constexpr int64_t kMostIncarnations = int64_t{1} << 53;  // so that incrementing cannot overflow
 
 Json ToJson(const WorkerEntry& entry) {
   const Announcement& announcement = entry.announcement;
@@ -79,7 +79,7 @@ std::vector<WorkerEntry> RankHolders::Read() const {
   LogWarn(
       "{} is passed over ({}): until the workers of this run have registered again, another "
       "process could take their ranks",
-      path_, text.ok() ? "it is no list of workers" : std::string(text.status().message()));
+      path_, text.ok() ? "it is not a list of workers" : std::string(text.status().message()));
   return {};
 }
 
@@ -89,8 +89,10 @@ void RankHolders::Write(const WorkerRegistry& registry) {
   for (const WorkerEntry& entry : registry.Workers(true)) workers.push_back(ToJson(entry));
   const absl::Status written = WritePrivateFile(path_, workers.dump(1) + "\n");
   if (written.ok() || std::exchange(told_, true)) return;
-  LogWarn("a controller that is started again will not know who has the ranks: {}",
-          std::string(written.message()));
+  LogWarn(
+      "cannot save which process has which rank; a restarted controller could give a rank to "
+      "another process: {}",
+      std::string(written.message()));
 }
 
 void RankHolders::Remove() {

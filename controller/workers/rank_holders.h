@@ -11,10 +11,10 @@
 
 namespace tandem {
 
-// The file RUN_DIR/workers.json. Workers outlive their controller: without it, the next one would
-// give a living worker's rank to whoever asks first. It has the controller's workers and those of
-// earlier controllers whose ranks nobody has taken since; it goes at the run's orderly end, when
-// the workers have been told to end. Thread-safe.
+// The file RUN_DIR/workers.json. Workers outlive their controller: without this file the next
+// controller would give a live worker's rank to the first process that asks. It lists the workers
+// of this controller, and those of earlier ones whose ranks are still free. It is removed when the
+// run ends normally and the workers have been told to stop. Thread-safe.
 class RankHolders {
  public:
   explicit RankHolders(const std::string& run_dir) : path_(run_dir + "/workers.json") {}

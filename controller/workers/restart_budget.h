@@ -27,10 +27,10 @@ class RestartBudget {
                          Clock& clock = RealClock())
       : limit_(limit), window_(window), clock_(clock) {}
 
-  // Charges a failure to the open incident, or opens an incident of the role whose state was lost.
-  // An incident takes four failures: a fifth opens another one, so that a worker that dies whenever
-  // it is recovered uses the limit up.
-  // Internal, with `reason` in its message: the limit is reached, so the run must end.
+  // Counts a failure towards the open incident, or opens one for `role`, the role that was lost. An
+  // incident covers at most four failures; a fifth opens a new one, so that a worker that dies in
+  // every recovery exhausts the limit. Internal, with `reason` in its message: the limit is
+  // reached, so the run must end.
   absl::Status Charge(WorkerRole role, const absl::Status& reason);
   // Whether Charge has failed once; from then on nothing is recovered.
   bool gave_up() const { return gave_up_; }

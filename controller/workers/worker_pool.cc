@@ -54,8 +54,7 @@ absl::Status WorkerPool::WaitUntilComplete(absl::Duration timeout,
   if (!missing.empty()) LogInfo("Waiting for {}", fmt::join(missing, ", "));
   while (!missing.empty()) {
     if (interrupted && interrupted()) return absl::CancelledError("interrupted");
-    // Whoever waits for a rank that a worker of an earlier controller holds has its time after
-    // that.
+    // The timeout starts when no rank is reserved any more for a worker of an earlier controller.
     if (AnyRankIsHeld(registry_)) deadline = clock_.Now() + timeout;
     if (clock_.Now() >= deadline) {
       absl::Status status = MakeStatus(

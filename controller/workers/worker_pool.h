@@ -40,9 +40,9 @@ class WorkerPool {
 
   int pairs() const { return pairs_; }
 
-  // Blocks until every worker is ready. DeadlineExceeded names those that are missing `timeout`
-  // after the last rank is held for a worker of an earlier controller, and WorkerDidNotReturn is
-  // true for it; Cancelled: `interrupted` returned true.
+  // Blocks until every worker is ready. DeadlineExceeded names the missing workers, and
+  // WorkerDidNotReturn is true for it; `timeout` starts when no rank is reserved any more for a
+  // worker of an earlier controller. Cancelled: `interrupted` returned true.
   absl::Status WaitUntilComplete(absl::Duration timeout, const std::function<bool()>& interrupted);
 
   // The client of the ready worker of that rank. Unavailable: there is none.

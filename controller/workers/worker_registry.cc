@@ -131,8 +131,9 @@ absl::Status WorkerRegistry::CheckFree(const Announcement& announcement,
   if (HeldFor(holder) <= absl::ZeroDuration()) return absl::OkStatus();
   return MakeStatus(
       absl::StatusCode::kAlreadyExists,
-      "{} is held by process {} at {}, which lives (heard of {} ago), so process {} cannot have "
-      "it: end that process first, or start the new one with another --rank",
+      "{} is held by process {} at {}, which may still be alive (last message {} ago), so "
+      "process {} cannot take it: stop that process first, or start the new one with another "
+      "--rank",
       announcement.key.Text(), holder.announcement.pid, holder.announcement.address,
       absl::FormatDuration(absl::Trunc(clock_.Now() - holder.last_heartbeat, absl::Seconds(1))),
       announcement.pid);

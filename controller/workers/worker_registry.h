@@ -84,8 +84,8 @@ struct WorkerEntry {
   std::string process_start;
   int64_t last_incarnation = 0;  // the highest that its rank has had
   bool restored = false;         // of an earlier controller, and not back since
-  // Of a restored one that WorkerRegistry::Workers returns: how long its rank is kept for it from
-  // then on. Zero or less: not, as when its process has been seen to have ended.
+  // Set by WorkerRegistry::Workers for restored workers: how much longer the rank is reserved for
+  // this process. Zero or less: not reserved, for example because the process has ended.
   absl::Duration held_for;
 
   const WorkerKey& key() const { return announcement.key; }
@@ -113,23 +113,23 @@ struct RegistryOptions {
   std::string own_process_start;  // OwnProcessStart of the controller
 };
 
-// A worker is starting until its numerics class is known, then ready. It is lost when it sends no
-// heartbeat for heartbeat_timeout, when its heartbeats tell no progress for progress_limit or when
-// a caller saw its connection break; and ready again with its next heartbeat that tells progress. A
-// process that registers for a taken rank is refused while the rank's process lives; it replaces
-// one that has ended and gets a new incarnation. If the controller can see the process in /proc, it
-// has ended when /proc no longer shows it. If not, as in another container, it counts as ended
-// after heartbeat_timeout of silence, or register_timeout while it is starting. A lost one that is
-// silent for as long gives up its rank too. One of an earlier controller that does not come back
-// holds its rank for heartbeat_timeout; if its process is seen, until that ends or, by
-// controller_lost, should have ended. Thread-safe.
+// States: a worker is starting until its numerics class is known, then ready. It becomes lost when
+// no heartbeat arrives for heartbeat_timeout, when its heartbeats report no progress for
+// progress_limit, or when a call to it fails. The next heartbeat that reports progress makes it
+// ready again. Ranks: a process that asks for a taken rank is refused while the holder is alive;
+// otherwise it takes the rank and gets a new incarnation. A holder that the controller sees in
+// /proc is dead when /proc no longer lists it. Any other holder (another host or container) counts
+// as dead after heartbeat_timeout without a message, or register_timeout while it is starting. A
+// lost holder also gives up its rank after that time. A holder from an earlier controller that does
+// not register again keeps its rank for heartbeat_timeout or, if it is seen in /proc, until it
+// ends, at most controller_lost. Thread-safe.
 class WorkerRegistry {
  public:
   WorkerRegistry(RegistryOptions options, Clock& clock)
       : options_(std::move(options)), clock_(clock) {}
 
-  // Call before any worker registers, with the workers of the controllers before, lost or starting.
-  // Those that come back keep their incarnations, others get later ones.
+  // Reserves ranks for the workers of earlier controllers, which are lost or starting. Call before
+  // any worker registers. Workers that come back keep their incarnation; new ones get a higher one.
   void Reserve(std::vector<WorkerEntry> earlier);
 
   // Returns the worker's incarnation; the same boot_nonce gets the same one.

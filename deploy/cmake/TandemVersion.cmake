@@ -33,7 +33,7 @@ set(_write ${CMAKE_COMMAND} "-DSOURCE=${CMAKE_SOURCE_DIR}" "-DVERSION=${PROJECT_
     "-DFLAGS=${_what}" "-DCUDA=${_cuda}" "-DOUTPUT=${_file}"
     -P ${CMAKE_SOURCE_DIR}/deploy/cmake/write_build_info.cmake)
 execute_process(COMMAND ${_write} COMMAND_ERROR_IS_FATAL ANY)
-# In every build: commits and changed files are no inputs that the build could name.
+# In every build: commits and changed files are not inputs that the build could name.
 add_custom_target(tandem_this_build COMMAND ${_write} BYPRODUCTS ${_file} VERBATIM
                   COMMENT "looking which build this is")
 tandem_library(NAME tandem_build_info SRCS ${_file})

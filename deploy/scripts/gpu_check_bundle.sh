@@ -30,7 +30,7 @@ while (($# > 0)); do
 done
 if [ -z "$out" ]; then
   out="$BUILD/gpu_check"
-  [ -f "$BUILD/gpu/programs.txt" ] || fail "$BUILD is no build: run deploy/build.sh gpu_check_bundle"
+  [ -f "$BUILD/gpu/programs.txt" ] || fail "$BUILD is not a build: run deploy/build.sh gpu_check_bundle"
   mapfile -t programs <"$BUILD/gpu/programs.txt"
 fi
 ((${#programs[@]} > 0)) || fail_usage "a folder and programs are needed, not $out alone"

@@ -9,7 +9,7 @@ Each mutation is made in a copy of the tree (--work), never in the tree itself; 
 notice it is built there and run, then the next one of the room. The copy is configured as --build is, and what
 ccache knows is not compiled again. Prints a line for each mutation and sums; exit code 1 where one survived: then a
 test is missing, or the change changes nothing that can be seen. Two cores take a quarter of an hour to build the
-copy without a cache, and 5 to 15 seconds for a mutation, so this is no part of .ci/run.
+copy without a cache, and 5 to 15 seconds for a mutation, so this is not part of .ci/run.
 """
 import argparse
 import os

@@ -34,7 +34,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 AGAIN = 2  # failures that may be tried a second time
 SKIP = "SKIP_RETURN_CODE=77"
 SKIP_REASON = re.compile(r"^(?:skipped|no GPU): +\S.*", re.M)
-# AddressSanitizer says "WARNING: AddressSanitizer failed to allocate" of what is no error: without a colon.
+# AddressSanitizer says "WARNING: AddressSanitizer failed to allocate" of what is not an error: without a colon.
 SANITIZER_REPORT = re.compile(r"^.*?(?:(?:ERROR|WARNING|FATAL): \w+Sanitizer:|: runtime error: ).*", re.M)
 # As Catch2 and unittest print it.
 FAILED_ASSERTION = re.compile(r"^\S.*:\d+: FAILED:|^(?:FAIL|ERROR): (?:test|setUp|tearDown).*", re.M)
@@ -290,7 +290,7 @@ def may_try_again(failed, results):
         return []
     reported = [name for name in failed if SANITIZER_REPORT.search(results[name].text)]
     for name in reported:
-        say(f"{name} is not tried again: a sanitizer's report is no chance")
+        say(f"{name} is not tried again: a sanitizer's report is not a chance failure")
     return [name for name in failed if name not in reported]
 
 

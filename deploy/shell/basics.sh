@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What is said, and what is looked at before the work. Sourced by common.sh, and by the quickstart of a
+# Messages, and checks before a script starts its work. Sourced by common.sh, and by the quickstart of a
 # package, which has this file in its folder shell.
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*"; }

@@ -33,7 +33,7 @@ explain_failure() {
   if is_full_disk "$log"; then
     cause="the disk of $folder is full ($(free_mib "$folder") MiB are free): make room and start again"
   elif is_no_memory "$log"; then
-    cause="there was not memory enough: end other programs, or take fewer jobs at once with TANDEM_JOBS=1,
+    cause="there was not enough memory: end other programs, or take fewer jobs at once with TANDEM_JOBS=1,
   and start again"
   elif is_no_network "$log"; then
     cause="the network or the package server could not be reached: check the connection and the proxy

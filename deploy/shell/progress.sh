@@ -86,6 +86,6 @@ watch_growth() {
     now=$(($(size_mib "$@") - before))
     ((now <= grown)) || grown="$now" # a file that moves counts twice for a moment, or not at all
     ((grown <= total)) || grown="$total"
-    progress_show "$what: $grown of $total MB$(time_left $((SECONDS - begin)) "$grown" "$total")"
+    progress_show "$what: $grown of $total MiB$(time_left $((SECONDS - begin)) "$grown" "$total")"
   done
 }

@@ -93,10 +93,9 @@ const StepPlan& Scheduler::Schedule() {
 }
 
 void Scheduler::PlanRunning(int64_t* budget, bool* preempted) {
-  // One token of the budget is reserved for every later sequence, so that a long prefill never
-  // stalls decoding.
-  // Planned so far and still running; a preempted sequence is either newer or the planned one
-  // itself.
+  // Every later sequence keeps one token of the budget, so that a long prefill never stalls
+  // decoding. `earlier` counts the planned sequences that still run: planning preempts only newer
+  // ones or the sequence itself.
   int64_t earlier = 0;
   for (auto it = running_.begin(); it != running_.end();) {
     const Key key = it->first;

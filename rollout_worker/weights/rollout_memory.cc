@@ -50,8 +50,8 @@ absl::Status MapKvAndActivations(KvCache& kv, ModelRunner& runner) {
   TANDEM_RETURN_IF_ERROR(kv.Map());
   const absl::Status activations = runner.MapActivations();
   if (activations.ok()) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(
-      Annotate(kv.Release(), "the activations got no memory, and the KV cache keeps its own"));
+  TANDEM_RETURN_IF_ERROR(Annotate(
+      kv.Release(), "no memory for the activations, and the KV cache could not be released"));
   return activations;
 }
 

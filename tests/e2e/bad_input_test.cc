@@ -200,10 +200,10 @@ TEST_CASE("a trainer without a partner is named") {
   REQUIRE(rig.Log("controller") == "");
 }
 
-TEST_CASE("a data line that is no JSON is told with file and line") {
+TEST_CASE("a data line that is not JSON is told with file and line") {
   ClusterRig rig;
   AppendRow(rig, "{\"prompt\": \"cut");
-  RequireSaid(RefusedInput(rig, 65), {"train.jsonl:", "is no JSON"});
+  RequireSaid(RefusedInput(rig, 65), {"train.jsonl:", "is not JSON"});
 }
 
 TEST_CASE("multimodal columns are refused by name") {
@@ -277,7 +277,7 @@ TEST_CASE("a second controller in the same directory is refused") {
   REQUIRE(second.Wait() == 64);
   REQUIRE(rig.Log("controller").find(" is in use (a controller, process ") != std::string::npos);
   REQUIRE(rig.Launch({"--dry-run"}).Wait() == 64);
-  RequireSaid(rig.Log("launcher"), {"another controller is at work in " + rig.run_dir()});
+  RequireSaid(rig.Log("launcher"), {"another controller is running in " + rig.run_dir()});
   REQUIRE(first.running());
 }
 

@@ -148,7 +148,7 @@ TEST_CASE("what differs at a resume is told on the terminal") {
   INFO(rig.Log("launcher"));
   REQUIRE(code == 0);
   REQUIRE(Has(rig.Log("launcher"), "actor.optim.lr: 0.0005 -> 0.0007"));
-  REQUIRE(Has(rig.Log("launcher"), "step_2 is no complete checkpoint"));
+  REQUIRE(Has(rig.Log("launcher"), "step_2 is not a complete checkpoint"));
   REQUIRE(Has(rig.Log("launcher"), "resuming from " + rig.run_dir() + "/checkpoints/step_1"));
 }
 

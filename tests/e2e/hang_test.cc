@@ -99,7 +99,7 @@ void RequireControllerReplaced(const std::string& action) {
   REQUIRE(outcome.weights == Undisturbed().weights);
   if (action == "hang") {
     const std::string log = rig.Log("controller");
-    REQUIRE(log.find("the train loop has stood still for") != std::string::npos);
+    REQUIRE(log.find("the train loop has made no progress for") != std::string::npos);
     REQUIRE(log.find(", in train;") != std::string::npos);
     REQUIRE(log.find("\nthread ") != std::string::npos);
   }

@@ -113,7 +113,7 @@ TEST_CASE("M3: predicted peak is at least the measured peak and at most 1.1 of i
 
 TEST_CASE("M3: predicted peak is at least the measured peak and at most 1.1 of it: mini-batches",
           "[e2e][memory]") {
-  // A step of 32 prompts that no pass scores, mini-batches of one: the probe is no step's size.
+  // A step of 32 prompts that no pass scores, mini-batches of one: the probe is not a step's size.
   RequirePlanHolds({{"data.train_batch_size", "32"},
                     {"actor.ppo_mini_batch_size", "1"},
                     {"actor.ppo_max_token_len_per_gpu", "8192"},

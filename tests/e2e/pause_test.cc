@@ -37,7 +37,7 @@ void RequireNothingLost(const std::string& point, const std::string& others) {
   const std::string said = rig.Log("launcher") + rig.Log("controller");
   INFO(said);
   REQUIRE(code == 0);
-  REQUIRE(said.find("could not run for") != std::string::npos);
+  REQUIRE(said.find("was paused for") != std::string::npos);
   for (const char* loss : {"restart 1 of", "is lost", "lost", "hangs"}) {
     INFO(loss);
     REQUIRE(said.find(loss) == std::string::npos);

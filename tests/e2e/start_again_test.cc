@@ -33,7 +33,7 @@ std::map<std::string, std::string> MadeByRun(const std::string& folder) {
   return made;
 }
 
-// The names in a run directory that are no run's records: each start writes them anew, or needs
+// The names in a run directory that are not the run's records: each start writes them anew, or needs
 // them.
 const std::set<std::string> kOfNoRun = {"checkpoints",  // whose contents move
                                         "controller.lock", "generation",    "input_digests.json",

@@ -93,7 +93,7 @@ TEST_CASE("A run on a loopback port answers to its token alone, and tandemctl fi
   REQUIRE(StatusOfTrainer(trainer, {}).error_code() == grpc::StatusCode::UNAUTHENTICATED);
   REQUIRE(StatusOfTrainer(trainer, rig.token).ok());
 
-  // The last --token-file counts: one that is no token's, and the token of another run.
+  // The last --token-file counts: one that is not a token's, and the token of another run.
   const auto no_token = rig.Ctl({"--token-file", rig.config_file(), "status"});
   REQUIRE(no_token.code == 1);
   REQUIRE(no_token.output.find(rig.config_file()) != std::string::npos);

@@ -19,7 +19,7 @@
 
 namespace tandem::testing {
 
-// Odd sizes: rows that are no multiple of 64 bytes, one-row norms, GQA, biases and q/k norms.
+// Odd sizes: rows that are not a multiple of 64 bytes, one-row norms, GQA, biases and q/k norms.
 inline ModelSpec OddSpec(bool tied) {
   ModelSpec spec;
   spec.model_type = "qwen3";

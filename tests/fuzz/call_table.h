@@ -45,7 +45,7 @@ class CallTable {
                    std::string(file->name()).c_str());
     }
     for (const std::string& method : unknown) {
-      std::fprintf(stderr, "%s is no method of %s, or stands twice in the table: take it away\n",
+      std::fprintf(stderr, "%s is not a method of %s, or stands twice in the table: take it away\n",
                    method.c_str(), std::string(file->name()).c_str());
     }
     if (!missing.empty() || !unknown.empty()) std::abort();

@@ -6,7 +6,7 @@
 Succeeds if the program exits with N (default 0) and PATTERN, a regular expression of Python whose dot also
 stands for a line's end, is found in its output. An exit code of 77 that was not asked for is passed on: the
 program has skipped itself. Everything else is a failure, a signal included. ctest's
-PASS_REGULAR_EXPRESSION is no replacement: with it ctest does not look at the exit code.
+PASS_REGULAR_EXPRESSION is not a replacement: with it ctest does not look at the exit code.
 """
 import argparse
 import re

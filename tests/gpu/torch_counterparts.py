@@ -98,7 +98,7 @@ def figure(name, tokens_per_second):
 
 
 def attempt(torch, names, deadline, work):
-    """What work() gives, or None: it is too late, or there is no memory, which is no failure."""
+    """What work() gives, or None: it is too late, or there is no memory, which is not a failure."""
     reason = "the seconds of this program were spent"
     if time.monotonic() <= deadline:
         try:

@@ -60,7 +60,7 @@ std::map<std::pair<std::string, Location>, int64_t> SumLedgers(WorkerPair& pair)
 }
 
 int64_t ResidentBytes() {
-  malloc_trim(0);  // what the heap holds free is no growth
+  malloc_trim(0);  // what the heap holds free is not growth
   int64_t size = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> size >> resident;
   return resident * sysconf(_SC_PAGESIZE);

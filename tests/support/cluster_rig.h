@@ -100,7 +100,7 @@ class ClusterRig {
 
   // Processes of this rig that run, as "pid command line".
   std::vector<std::string> Running() const;
-  // Empty once all have gone, or who is left two minutes after they should have.
+  // Waits for all processes to end; returns "" then, or those that remain after two minutes.
   std::string LeftBehind() const;
 
   // What the run left.

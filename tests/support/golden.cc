@@ -60,7 +60,7 @@ std::filesystem::path FamilyFile(const std::filesystem::path& dir, const std::st
   return std::filesystem::exists(packed) ? packed : dir / (family + ".json");
 }
 
-// "" where the file is no family.
+// "" where the file is not a family.
 std::string FamilyName(const std::filesystem::path& file) {
   const std::string name = file.filename();
   for (const std::string ending : {".json", ".json.gz"}) {
@@ -69,7 +69,7 @@ std::string FamilyName(const std::filesystem::path& file) {
   return "";
 }
 
-// The list of kinds says of a test file what the file does.
+// Requires that golden_kinds.txt lists exactly the kinds that `test_file` checks.
 void RequireListed(const std::string& test_file,
                    const std::string& family,
                    const std::map<std::string, GoldenCheck>& checks,
@@ -92,7 +92,7 @@ std::filesystem::path FolderOrSkip(const char* variable, const std::string& fall
   if (std::filesystem::is_directory(dir)) return dir;
   if (named) {
     throw std::runtime_error(std::string(variable) + " names " + dir.string() +
-                             ", which is no folder; correct it, or unset it for " + fallback);
+                             ", which is not a folder; correct it, or unset it for " + fallback);
   }
   std::cout << "skipped: no folder " << dir << " (set " << variable << " to run these tests)"
             << std::endl;
@@ -119,7 +119,7 @@ std::filesystem::path GoldenDir() {
 
 Json ReadJsonFile(const std::filesystem::path& path) {
   Json json = Json::parse(ReadPacked(path), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw std::runtime_error(path.string() + " is no JSON");
+  if (json.is_discarded()) throw std::runtime_error(path.string() + " is not JSON");
   return json;
 }
 

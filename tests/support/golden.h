@@ -55,13 +55,13 @@ std::filesystem::path GoldenDirOrSkip();
 std::filesystem::path CommittedGoldenDir();
 std::filesystem::path VerlGoldenDir();
 
-// The set that TANDEM_GOLDEN names: "committed" CommittedGoldenDir(), "verl" VerlGoldenDir(),
-// nothing GoldenDirOrSkip().
-// Throws std::runtime_error (a failed test) where it is another word.
+// The folder of the set that TANDEM_GOLDEN names: "committed": CommittedGoldenDir(); "verl":
+// VerlGoldenDir(); unset: GoldenDirOrSkip(). Throws std::runtime_error (a failed test) for any
+// other value.
 std::filesystem::path GoldenDir();
 
 // Reads FAMILY.json, or FAMILY.json.gz where the folder has that. Throws std::runtime_error (a
-// failed test) where neither is there, the text is no JSON or has no cases.
+// failed test) where neither is there, the text is not JSON or has no cases.
 GoldenFamily ReadGoldenFamily(const std::filesystem::path& dir, const std::string& family);
 // Unpacks a path that ends in .gz.
 Json ReadJsonFile(const std::filesystem::path& path);
@@ -88,9 +88,9 @@ std::set<std::string> GoldenSkips();
 // Tandem differs on purpose, under the reason. RunGoldenFamily leaves them out and counts them.
 std::set<std::string> GoldenDifferences(const std::filesystem::path& dir);
 
-// What nobody would notice otherwise: a folder without families, files that are no family, kinds
-// that neither list names, and differences in cases that do not exist. One line each; none is a
-// folder that is looked at completely.
+// Gaps that would go unnoticed: a folder without families, files that are not a family, kinds that
+// neither list names, and differences in cases that do not exist. One line each; an empty result
+// means that the folder is checked completely.
 std::vector<std::string> GoldenGaps(const std::filesystem::path& dir);
 
 }  // namespace tandem::testing

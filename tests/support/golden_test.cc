@@ -106,7 +106,7 @@ TEST_CASE("verl's set is there: a family that is missing fails, it is not skippe
   REQUIRE_THROWS_WITH(ReadGoldenFamily(VerlGoldenDir(), "missing"), Catch::Contains("cannot open"));
 }
 
-TEST_CASE("A family without cases and a file that is no JSON are gaps") {
+TEST_CASE("A family without cases and a file that is not JSON are gaps") {
   TempDir dir;
   Write(dir, "rewards.json", R"({"cases": []})");
   REQUIRE(OnlyGap(dir).find("no cases") != std::string::npos);

@@ -11,8 +11,8 @@
 
 namespace tandem::testing {
 
-// For deadlines that only end what hangs: waiting in tests is for events. Longer than any machine
-// stands still, and hardly ever reached: CTest ends most tests earlier.
+// A deadline that only ends hung tests; tests wait for events, not for time. Longer than any pause
+// of a machine; CTest's own timeout ends most tests earlier.
 inline constexpr absl::Duration kPatience = absl::Minutes(10);
 
 // Calls `done` every 20 ms until it returns true. Throws std::runtime_error naming `what` after

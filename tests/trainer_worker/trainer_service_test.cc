@@ -203,8 +203,9 @@ TEST_CASE("Numbers of a Reset that nothing could follow are refused", "[trainer]
     REQUIRE(absl::IsInvalidArgument(reset(3, wrong, 0)));
     REQUIRE(absl::IsInvalidArgument(reset(3, 0, wrong)));
   }
-  REQUIRE(absl::StrContains(reset(kHighest, 0, 0).message(),
-                            "the generation of Reset is 9223372036854775807, and must be from 0 to"));
+  REQUIRE(
+      absl::StrContains(reset(kHighest, 0, 0).message(),
+                        "the generation of Reset is 9223372036854775807, and must be from 0 to"));
   // The group of before goes on: it was not interrupted for a generation that cannot come.
   REQUIRE(job.Reset(7, 3).ok());
 }

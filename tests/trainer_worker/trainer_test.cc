@@ -37,7 +37,7 @@ TEST_CASE("A step of two trainers ends with their rollouts holding the new weigh
   });
 }
 
-TEST_CASE("Rollouts that are no target of a sync keep their version", "[trainer]") {
+TEST_CASE("Rollouts that are not targets of a sync keep their version", "[trainer]") {
   TrainerRig rig(2);
   rig.Reset(1);
   rig.RunOk([&](TrainerRig::Rank& rank, int index) {

@@ -85,9 +85,9 @@ struct PassParts {
 // compared.
 // `differing`, if not null, receives the pass's log-probs of this rank's samples when one of them
 // fails its check, also when the call fails because of that: a ratio is not 1, or a log-prob
-// differs from the rollout's although request.tolerate_mismatch is false. Errors: InvalidArgument:
-// a sample that cannot be trained on. DataLoss: a fresh token's ratio is not
-// 1. Aborted: another rank failed.
+// differs from the rollout's although request.tolerate_mismatch is false.
+// Errors: InvalidArgument: a sample that cannot be trained on. DataLoss: a fresh token's ratio is
+// not 1. Aborted: another rank failed.
 absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                const PassOptions& options,
                                                const MiniBatchRequest& request,

@@ -32,8 +32,7 @@ namespace {
 
 absl::Status CheckRatio(const char* name, double ratio) {
   if (ratio >= 0 && ratio <= 1) return absl::OkStatus();
-  return InvalidArgument("{} is {}: a cosine goes to a fraction of the rate from 0 to 1", name,
-                         ratio);
+  return InvalidArgument("{} is {}, but must be from 0 to 1, a fraction of the rate", name, ratio);
 }
 
 double ConstantFactor(const LrScheduleOptions& options, double step) {

@@ -97,7 +97,7 @@ absl::StatusOr<MasterRowsReader> OpenAdapterMasters(const std::string& directory
   return [adapter = std::move(adapter), tensors = std::move(tensors)](
              const std::string& name, int64_t row, int64_t rows, float* out) -> absl::Status {
     const auto tensor = tensors.find(name);
-    if (tensor == tensors.end()) return Internal("{} is no adapter of this run", name);
+    if (tensor == tensors.end()) return Internal("{} is not an adapter of this run", name);
     return adapter->ReadRows(tensor->second / 2, MatrixOf(tensor->second), row, rows, out);
   };
 }

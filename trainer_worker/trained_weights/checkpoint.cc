@@ -158,7 +158,7 @@ absl::StatusOr<MasterRowsReader> MastersElsewhere(const TrainingStateReader& rea
                                                   const std::string& file,
                                                   const OpenMasters& open) {
   if (!open) {
-    return InvalidArgument("{}: was saved without masters, as adapters are, and the run has none",
+    return InvalidArgument("{}: saved without masters, as adapters, but no adapters are trained",
                            directory);
   }
   TANDEM_ASSIGN_OR_RETURN(MasterRowsReader rows, open());

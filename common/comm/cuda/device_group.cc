@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinDeviceGroup(const DeviceGroupO
     demanded = demanded || member.way == GroupWay::kNccl;
     staged = staged || member.way == GroupWay::kStaged;
   }
-  const std::string obstacle = staged ? "that was asked for" : Obstacle(members);
+  const std::string obstacle = staged ? "a rank asked for pinned host memory" : Obstacle(members);
   if (obstacle.empty()) {
     if (options.group.rank == 0) {
       LogInfo("collectives of {} ranks go through NCCL {}", members.size(), mine->nccl_version);

@@ -110,8 +110,8 @@ absl::StatusOr<std::vector<bool>> NcclCommunicator::Meet(const char* collective,
     const Entry& entry = all[static_cast<size_t>(other)];
     if (entry.signature != mine.signature) {
       return Fail(
-          Internal("collective {} is {} on rank {}, but rank {} makes another one or with "
-                   "other sizes",
+          Internal("collective {} is {} on rank {}, but rank {} makes a different call or "
+                   "uses other sizes",
                    number_, collective_, rank(), other));
     }
     takers.push_back(entry.takes != 0);

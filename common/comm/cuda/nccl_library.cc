@@ -157,7 +157,7 @@ class NcclLibrary final : public NcclApi {
     const ncclResult_t end = nccl_.group_end();
     return StatusOf(Worse(inside, end), what);
   }
-  // ncclInProgress is no error: Ready reports how the call ended.
+  // ncclInProgress is not an error: Ready reports how the call ended.
   absl::Status StatusOf(ncclResult_t result, const char* what) const {
     if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
     const auto code =

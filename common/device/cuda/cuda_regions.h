@@ -34,7 +34,7 @@ struct CudaRegionOptions {
 };
 
 // For the thread of its context. While it is mapped, bytes() counts as device memory in the ledger,
-// and not as resident, because it is no part of the process's memory.
+// and not as resident, because it is not part of the process's memory.
 class CudaRegion final : public MemoryRegion {
  public:
   // Reserves addresses for `bytes` (rounded up to the device's granularity) without pages.

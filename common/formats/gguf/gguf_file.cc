@@ -182,7 +182,7 @@ absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path
 absl::Status GgufFile::Parse() {
   Cursor cursor(*file_);
   const uint32_t magic = cursor.Scalar<uint32_t>();
-  if (magic != kMagic) return InvalidArgument("{} is no GGUF file", path());
+  if (magic != kMagic) return InvalidArgument("{} is not a GGUF file", path());
   const uint32_t version = cursor.Scalar<uint32_t>();
   if (version != 2 && version != 3) {
     return InvalidArgument("{}: GGUF version {} is not supported (2 and 3, little endian, are)",
@@ -224,7 +224,7 @@ absl::Status GgufFile::PlaceTensors(uint64_t header_end) {
     const uint64_t elements = static_cast<uint64_t>(NumElements(tensor.shape));
     if (static_cast<uint64_t>(tensor.shape.back()) % type->block_elements != 0) {
       return absl::DataLossError(
-          fmt::format("{}: tensor {} {} cannot be {}: rows are no multiple of {}", path(),
+          fmt::format("{}: tensor {} {} cannot be {}: rows are not a multiple of {}", path(),
                       tensor.name, ShapeText(tensor.shape), type->name, type->block_elements));
     }
     const uint64_t blocks = elements / type->block_elements;

@@ -39,8 +39,8 @@ std::string GgufTypeName(uint32_t type);
 // Immutable and thread-safe.
 class GgufFile {
  public:
-  // DataLoss names what is truncated or out of bounds; InvalidArgument a file that is no GGUF or of
-  // another version. Tensor types are checked when a tensor is read.
+  // DataLoss names what is truncated or out of bounds; InvalidArgument a file that is not GGUF or
+  // of another version. Tensor types are checked when a tensor is read.
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
 
   const std::string& path() const { return file_->path(); }

@@ -22,7 +22,7 @@ struct GgufTokenizer {
 
 // Supports tokenizer.ggml.model "gpt2" with tokenizer.ggml.pre smollm, gpt-2, llama-bpe or qwen2;
 // Unimplemented names any other. InvalidArgument names a missing or malformed key (no merges, a
-// merge that is no pair, a token id outside the vocabulary).
+// merge that is not a pair, a token id outside the vocabulary).
 absl::StatusOr<GgufTokenizer> ConvertGgufTokenizer(const GgufFile& file);
 
 }  // namespace tandem

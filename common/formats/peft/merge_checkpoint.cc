@@ -31,7 +31,7 @@ absl::StatusOr<MergeRule> RuleFor(Rounding rounding, const PeftAdapter& adapter)
   }
   if (adapter.dtype() == DType::kBFloat16) return MergeRule::kBf16Product;
   return absl::UnimplementedError(
-      fmt::format("{} is stored as {}, whose rounding by PEFT is not followed: merge by the rule "
+      fmt::format("{} is stored as {}, for which PEFT's rounding is not implemented: use --rule "
                   "served, or save the adapter as F32",
                   adapter.dir(), DTypeName(adapter.dtype())));
 }

@@ -37,7 +37,7 @@ std::map<std::string, size_t> ByModule(const LoraSpec& spec) {
 
 absl::Status NoLoraTensor(const SafetensorsFile& file, const SafetensorsTensor& tensor) {
   return InvalidArgument(
-      "{}: tensor {} is no lora_A or lora_B of the adapter \"default\": save the adapter "
+      "{}: tensor {} is not a lora_A or lora_B of the adapter \"default\": save the adapter "
       "alone, with PEFT's save_pretrained",
       file.path(), tensor.name);
 }
@@ -306,9 +306,9 @@ absl::StatusOr<LoraCheckFiles> FindLoraCheckFiles(const std::string& directory, 
   if (Has(adapter, "adapter_config.json")) return LoraCheckFiles{.adapter = adapter.string()};
   if (model) {
     return InvalidArgument(
-        "weights cannot be compared with {}: it has a model and no {}, and with "
-        "model.lora.merge=false rollouts hold adapters separate from the base, and merged weights "
-        "do not tell: name a checkpoint with {}, or an adapter",
+        "weights cannot be compared with {}: it has a model and no {}. With "
+        "model.lora.merge=false rollouts hold separate adapters, which merged weights do not "
+        "contain: name a checkpoint with {}, or an adapter",
         directory, kAdapterFolder, kAdapterFolder);
   }
   return MakeStatus(absl::StatusCode::kNotFound,

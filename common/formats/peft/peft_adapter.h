@@ -26,9 +26,9 @@ class PeftAdapter {
  public:
   // Reads both files, and every element once. InvalidArgument names file, tensor, reason and
   // remedy: a tensor is missing or belongs to no target, `model` does not have the module (the
-  // adapter is for another base), a shape contradicts the model or r, the dtype is no float, or two
-  // tensors are the same matrix. DataLoss: a value is not finite, or a file is corrupt. NotFound: a
-  // missing file. Other errors as ParsePeftConfig and MakeLoraSpec.
+  // adapter is for another base), a shape contradicts the model or r, the dtype is not a float, or
+  // two tensors are the same matrix. DataLoss: a value is not finite, or a file is corrupt.
+  // NotFound: a missing file. Other errors as ParsePeftConfig and MakeLoraSpec.
   static absl::StatusOr<std::unique_ptr<const PeftAdapter>> Open(const std::string& dir,
                                                                  const ModelSpec& model);
 

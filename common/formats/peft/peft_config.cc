@@ -35,7 +35,7 @@ constexpr Unsupported kUnsupported[] = {
     {"lora_bias", "B would have a bias", kMergeWithPeft},
     {"layers_to_transform", "layers are not chosen by number",
      "put the whole names of the modules into target_modules"},
-    {"layer_replication", "layers would stand for several", kMergeWithPeft},
+    {"layer_replication", "one layer would be used several times", kMergeWithPeft},
     {"trainable_token_indices", "rows of the embedding are stored in addition to the adapter",
      kMergeWithPeft},
     {"use_qalora", "the input would be pooled", kTrainPlain},
@@ -162,7 +162,7 @@ absl::StatusOr<PeftConfig> ParsePeftConfig(const std::string& text, const std::s
   TANDEM_RETURN_IF_ERROR(Annotate(CheckJsonNesting(text), source));
   const OrderedJson config = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) {
-    return InvalidArgument("{} is no JSON object: give the file that PEFT wrote", source);
+    return InvalidArgument("{} is not a JSON object: give the file that PEFT wrote", source);
   }
   TANDEM_RETURN_IF_ERROR(CheckKind(config, source));
   TANDEM_RETURN_IF_ERROR(CheckVariants(config, source));

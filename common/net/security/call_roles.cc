@@ -174,7 +174,8 @@ absl::Status CheckMayCall(const std::vector<CallerIdentity>& callers,
     if (caller.project != served.project || !NamesRole(may, caller.role)) continue;
     if (IsOfRank(caller, may, served.rank)) return absl::OkStatus();
   }
-  if (may.roles.empty()) return Denied(fmt::format("{} is no call that a role may make", method));
+  if (may.roles.empty())
+    return Denied(fmt::format("{} is not a call that a role may make", method));
   return Denied(fmt::format("{} needs the role {} of project {}; the caller's certificate {}",
                             method, RolesText(may, served.rank), served.project, Found(callers)));
 }

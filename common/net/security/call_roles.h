@@ -22,7 +22,7 @@ using RoleNames = std::vector<std::string_view>;
 const RoleNames& RolesFor(std::string_view method);
 
 // `method` for a log: the name of a call in the table, "a health check", "reflection", or "an
-// unknown method". Callers choose what they call, and must not choose what a log says.
+// unknown method". A caller's own text must not get into the log.
 std::string_view MethodText(std::string_view method);
 
 // What a certificate says of who has it: spiffe://tandem/PROJECT/ROLE, or with "/RANK" for a worker

@@ -24,8 +24,8 @@ absl::Status CheckCertificate(const std::string& pem, absl::Time now);
 // InvalidArgument: `pem` has no certificate, or none of them is valid at `now`.
 absl::Status CheckAuthorities(const std::string& pem, absl::Time now);
 
-// InvalidArgument: `key` is no PEM private key that can be read without a passphrase, or not that
-// of the first certificate in `certificate`.
+// InvalidArgument: `key` is not a PEM private key that can be read without a passphrase, or not
+// that of the first certificate in `certificate`.
 absl::Status CheckKey(const std::string& key, const std::string& certificate);
 
 }  // namespace tandem

@@ -13,8 +13,9 @@ bool RefusalLog::IsDue(const std::string& who) {
 
 void RefusalLog::Tell(const std::string& who, const std::string& text) {
   if (IsDue(who)) {
-    LogWarn("Refused a call, and says so once a minute for each such caller, {} at most: {}",
-            kMostLines, text);
+    LogWarn(
+        "Refused a call (logged at most once a minute per caller, {} lines a minute in total): {}",
+        kMostLines, text);
   }
 }
 

@@ -17,13 +17,12 @@ class ServerCredentials;
 
 namespace tandem {
 
-// How often the files are looked at: connections that are made after that use what was replaced,
-// those that are open stay as they are. Between the replacement of a certificate and that of its
-// key new connections may fail, and are tried again by who makes them.
+// How often the files are re-read. New connections use the new files; open connections are kept.
+// Between replacing the certificate and replacing its key, new connections may fail; callers retry.
 inline constexpr absl::Duration kTlsRefresh = absl::Seconds(1);
 
-// How long files that do not fit are looked at again before they are refused: a process that starts
-// while they are replaced may find a certificate without its key.
+// How long mismatched files are re-read before they are rejected: a process that starts during a
+// replacement may find a certificate whose key is not there yet.
 inline constexpr absl::Duration kTlsReplacement = absl::Seconds(5);
 
 // Checks the files as their first use in a process does, so that a program can refuse them before

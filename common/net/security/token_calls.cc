@@ -87,10 +87,10 @@ class TokenCheck final : public grpc::AuthMetadataProcessor {
     const std::string told = fmt::format("{} {}", method, what);
     refusals_.Tell(told, told);
     return {grpc::StatusCode::UNAUTHENTICATED,
-            fmt::format("the call {}: it is in {}, which only the run's user can read, and is new "
-                        "at every start of the controller. tandemctl finds it by --run-dir or "
-                        "takes --token-file {}, as workers do; other programs send its text as "
-                        "\"{}: {}TEXT\"",
+            fmt::format("the call {}. The token is in {}, which only the run's user can read, "
+                        "and changes at every start of the controller. Pass --run-dir to "
+                        "tandemctl, or --token-file {} to tandemctl or a worker; other programs "
+                        "send the header \"{}: {}TOKEN\"",
                         what, path_, path_, kHeader, kScheme)};
   }
 

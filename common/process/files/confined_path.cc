@@ -102,7 +102,7 @@ absl::Status CheckConfined(const std::string& what,
         what, path, why, fmt::join(folders, ", "));
   };
   if (path.empty() || path.find('\0') != std::string::npos) {
-    return refuse(absl::StatusCode::kInvalidArgument, "is no path");
+    return refuse(absl::StatusCode::kInvalidArgument, "is not a path");
   }
   for (const std::string& folder : folders) {
     if (folder.empty()) continue;

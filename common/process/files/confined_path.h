@@ -14,13 +14,14 @@ enum class PathLookup {
   kByPart,  // as if openat2 were missing; no symbolic link at all is followed
 };
 
-// OK if `path` names one of `folders`, something inside, or something to be made there: relative
-// paths count from this process's working directory, as those of the configuration do. A folder
-// itself may be or lie behind a symbolic link, because its name is the configuration's; a part of
-// `path` beneath it may be one only if it leads to a place inside again.
+// OK if `path` is one of `folders` or below one; it need not exist. Relative paths start at the
+// working directory, as in the configuration. A folder itself may be reached through symbolic
+// links, because the configuration chose it. Below the folder, links are followed only if they stay
+// inside.
 // InvalidArgument: the path is empty, has a part "..", or is outside by its text; PermissionDenied:
 // a symbolic link leads outside. Both with `what`, the path, the folders and the remedy.
-// What was checked can change only by who may write in the folders, which are the run's own.
+// The result can become outdated only by a process that may write in these folders, which belong to
+// the run.
 absl::Status CheckConfined(const std::string& what,
                            const std::string& path,
                            const std::vector<std::string>& folders,

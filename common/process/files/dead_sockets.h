@@ -6,9 +6,10 @@
 
 namespace tandem {
 
-// Removes the Unix sockets in `folder` whose file names are `ours`, and at which nobody listens.
-// Whoever could listen there has ended: on a socket of another host, or one that is about to
-// listen, nobody seems to listen either. Best effort: what cannot be asked or removed stays.
+// Removes the Unix sockets in `folder` whose names satisfy `ours` and on which no process listens.
+// Call it only when every possible owner has ended: a socket of another host, or one that is bound
+// but not yet listening, looks dead too. Best effort: a socket that cannot be checked or removed
+// stays.
 void RemoveDeadSockets(const std::string& folder,
                        const std::function<bool(const std::string& name)>& ours);
 

@@ -162,7 +162,7 @@ bool SyncFolderOf(const std::string& path) {
 // Why a file with these properties is not used; OK: it is this user's alone.
 absl::Status CheckPrivateFile(const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode)) {
-    return FailedPrecondition("{} is not used, as it is no regular file: remove it", path);
+    return FailedPrecondition("{} is not used, as it is not a regular file: remove it", path);
   }
   if (info.st_uid != geteuid() && info.st_uid != 0) {
     return FailedPrecondition(
@@ -186,7 +186,7 @@ absl::Status CheckPrivateFile(const std::string& path, const struct stat& info) 
 }  // namespace
 
 absl::Status WritePrivateFile(const std::string& path, const std::string& text) {
-  const OutsideWait wait;  // a slow disk is no hang
+  const OutsideWait wait;  // a slow disk is not a hang
   const auto failed = [&](const char* what) {
     return MakeStatus(IoErrorCode(errno), "cannot {} {}: {}", what, path, std::strerror(errno));
   };

@@ -13,21 +13,20 @@ namespace tandem {
 // umask was. For the start of a program, before it has threads.
 void KeepOthersFromWriting();
 
-// Makes the folder `path` with mode 0700; what is missing above it others may read as the umask
-// says, never write. One that exists is closed to others, with a line in the log. PermissionDenied:
-// it belongs to another user, is one that users share, as /tmp, or its mode cannot be changed.
-// Otherwise as MakeFolder.
+// Creates the folder `path` with mode 0700. Missing parents are created readable by others as the
+// umask allows, never writable. If `path` exists, its permissions for others are removed and that
+// is logged. PermissionDenied: it belongs to another user, is shared such as /tmp, or its mode
+// cannot be changed. Otherwise as MakeFolder.
 absl::Status MakePrivateFolder(const std::string& path);
 
 // Whether MakePrivateFolder would refuse the folder `path` for who owns it and who may write in it.
 // Changes nothing; OK where there is no folder. PermissionDenied as MakePrivateFolder.
 absl::Status CheckPrivateFolder(const std::string& path);
 
-// Makes the folder of a socket where it is missing, with mode 0700. One that exists may be read by
-// others, because a socket has a mode of its own; but others must not write in it, as they could
-// put a socket of their own there: they lose that right, with a line in the log. Where others write
-// but remove only files of their own, as in /tmp, nothing is changed. PermissionDenied: others
-// can write in it, and it is not this user's to change.
+// Creates the folder of a socket with mode 0700 if it is missing. An existing folder may be
+// readable by others, because the socket has its own mode. It must not be writable by others, who
+// could replace the socket: that permission is removed and logged. A sticky folder such as /tmp is
+// left as it is. PermissionDenied: others can write in it, and this user cannot change its mode.
 absl::Status MakeSocketFolder(const std::string& path);
 
 // Whether MakeSocketFolder would refuse the folder `path`, which must exist. Changes nothing.

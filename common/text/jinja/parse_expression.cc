@@ -30,22 +30,22 @@ Parser::Result Parser::ParseTupleOrExpression(Ternary ternary) {
 Parser::Result Parser::ParseExpression(Ternary ternary) {
   const DepthGuard guard(depth_);
   if (guard.too_deep()) return Error("expressions are nested too deeply");
-  if (open_expressions_ == 0) links_ = 0;
+  if (open_expressions_ == 0) operators_ = 0;
   const DepthGuard open(open_expressions_);
   return ternary == Ternary::kAllowed ? ParseConditional() : ParseOr();
 }
 
-absl::Status Parser::AddLink() {
-  if (++links_ <= kMaxLinks) return absl::OkStatus();
+absl::Status Parser::CountOperator() {
+  if (++operators_ <= kMaxOperators) return absl::OkStatus();
   return Error(fmt::format("an expression has more than {} operators; set parts of it as variables",
-                           kMaxLinks));
+                           kMaxOperators));
 }
 
 Parser::Result Parser::ParseConditional() {
   const int line = Current().line;
   TANDEM_ASSIGN_OR_RETURN(ExpressionPtr node, ParseOr());
   while (SkipName("if")) {
-    TANDEM_RETURN_IF_ERROR(AddLink());
+    TANDEM_RETURN_IF_ERROR(CountOperator());
     TANDEM_ASSIGN_OR_RETURN(ExpressionPtr test, ParseOr());
     ExpressionPtr otherwise;
     if (SkipName("else")) {
@@ -61,7 +61,7 @@ Parser::Result Parser::ParseOr() {
   const int line = Current().line;
   TANDEM_ASSIGN_OR_RETURN(ExpressionPtr node, ParseAnd());
   while (SkipName("or")) {
-    TANDEM_RETURN_IF_ERROR(AddLink());
+    TANDEM_RETURN_IF_ERROR(CountOperator());
     TANDEM_ASSIGN_OR_RETURN(ExpressionPtr right, ParseAnd());
     node = std::make_unique<Logical>(line, false, std::move(node), std::move(right));
   }
@@ -72,7 +72,7 @@ Parser::Result Parser::ParseAnd() {
   const int line = Current().line;
   TANDEM_ASSIGN_OR_RETURN(ExpressionPtr node, ParseNot());
   while (SkipName("and")) {
-    TANDEM_RETURN_IF_ERROR(AddLink());
+    TANDEM_RETURN_IF_ERROR(CountOperator());
     TANDEM_ASSIGN_OR_RETURN(ExpressionPtr right, ParseNot());
     node = std::make_unique<Logical>(line, true, std::move(node), std::move(right));
   }
@@ -122,7 +122,7 @@ Parser::Result Parser::ParseSum() {
     const int line = Current().line;
     const Operator op = Current().IsOperator("+") ? Operator::kAdd : Operator::kSubtract;
     Advance();
-    TANDEM_RETURN_IF_ERROR(AddLink());
+    TANDEM_RETURN_IF_ERROR(CountOperator());
     TANDEM_ASSIGN_OR_RETURN(ExpressionPtr right, ParseConcatenation());
     node = std::make_unique<Binary>(line, op, std::move(node), std::move(right));
   }
@@ -153,7 +153,7 @@ Parser::Result Parser::ParseProduct() {
     if (!op) return node;
     const int line = Current().line;
     Advance();
-    TANDEM_RETURN_IF_ERROR(AddLink());
+    TANDEM_RETURN_IF_ERROR(CountOperator());
     TANDEM_ASSIGN_OR_RETURN(ExpressionPtr right, ParsePower());
     node = std::make_unique<Binary>(line, *op, std::move(node), std::move(right));
   }
@@ -164,7 +164,7 @@ Parser::Result Parser::ParsePower() {
   while (Current().IsOperator("**")) {
     const int line = Current().line;
     Advance();
-    TANDEM_RETURN_IF_ERROR(AddLink());
+    TANDEM_RETURN_IF_ERROR(CountOperator());
     TANDEM_ASSIGN_OR_RETURN(ExpressionPtr right, ParseUnary(true));
     node = std::make_unique<Binary>(line, Operator::kPower, std::move(node), std::move(right));
   }
@@ -281,10 +281,10 @@ Parser::Result Parser::ParseMappingDisplay() {
 Parser::Result Parser::ParsePostfix(ExpressionPtr node) {
   while (true) {
     if (Current().IsOperator(".") || Current().IsOperator("[")) {
-      TANDEM_RETURN_IF_ERROR(AddLink());
+      TANDEM_RETURN_IF_ERROR(CountOperator());
       TANDEM_ASSIGN_OR_RETURN(node, ParseSubscript(std::move(node)));
     } else if (Current().IsOperator("(")) {
-      TANDEM_RETURN_IF_ERROR(AddLink());
+      TANDEM_RETURN_IF_ERROR(CountOperator());
       const int line = Current().line;
       TANDEM_ASSIGN_OR_RETURN(CallArguments arguments, ParseCallArguments());
       node = std::make_unique<Call>(line, std::move(node), std::move(arguments));
@@ -299,10 +299,10 @@ Parser::Result Parser::ParseFilters(ExpressionPtr node) {
     if (Current().IsOperator("|")) {
       TANDEM_ASSIGN_OR_RETURN(node, ParseFilterChain(std::move(node)));
     } else if (Current().IsName("is")) {
-      TANDEM_RETURN_IF_ERROR(AddLink());
+      TANDEM_RETURN_IF_ERROR(CountOperator());
       TANDEM_ASSIGN_OR_RETURN(node, ParseTest(std::move(node)));
     } else if (Current().IsOperator("(")) {
-      TANDEM_RETURN_IF_ERROR(AddLink());
+      TANDEM_RETURN_IF_ERROR(CountOperator());
       const int line = Current().line;
       TANDEM_ASSIGN_OR_RETURN(CallArguments arguments, ParseCallArguments());
       node = std::make_unique<Call>(line, std::move(node), std::move(arguments));
@@ -314,7 +314,7 @@ Parser::Result Parser::ParseFilters(ExpressionPtr node) {
 
 Parser::Result Parser::ParseFilterChain(ExpressionPtr node) {
   while (SkipOperator("|")) {
-    TANDEM_RETURN_IF_ERROR(AddLink());
+    TANDEM_RETURN_IF_ERROR(CountOperator());
     TANDEM_ASSIGN_OR_RETURN(node, ParseFilterCall(std::move(node)));
   }
   return node;

@@ -13,9 +13,9 @@
 namespace tandem::jinja {
 
 inline constexpr int kMaxNesting = 200;
-// Operators, filters, subscripts and calls of one expression that make a tree as high as they are
-// many.
-inline constexpr int kMaxLinks = 1000;
+// The most operators, filters, subscripts and calls of one expression. Each may add a level to the
+// tree.
+inline constexpr int kMaxOperators = 1000;
 
 // Counts nesting while a parser function runs.
 class DepthGuard {
@@ -95,8 +95,8 @@ class Parser {
   absl::StatusOr<CallArguments> ParseCallArguments();
   absl::StatusOr<std::string> ParseDottedName();
   bool AtTupleEnd() const;
-  // Counts one more operator that takes what is left of it as its operand.
-  absl::Status AddLink();
+  // Counts an operator whose left operand is everything parsed so far in the expression.
+  absl::Status CountOperator();
 
   // Tokens.
   const Token& Current() const { return tokens_[position_]; }
@@ -116,7 +116,7 @@ class Parser {
   size_t position_ = 0;
   int depth_ = 0;             // nesting, bounded so that no template overflows the stack
   int open_expressions_ = 0;  // inside each other
-  int links_ = 0;             // of the outermost open expression
+  int operators_ = 0;         // of the outermost open expression
   int loop_depth_ = 0;        // break and continue need a loop
   std::vector<std::set<std::string>*> name_collectors_;  // names read in the macros being parsed
 };

@@ -21,7 +21,7 @@ namespace {
 // neighbour can turn it into a range.
 struct Shorthand {
   std::string_view in;
-  std::string_view out;         // the complement; "" where no list of properties is that
+  std::string_view out;         // the complement; "" if no list of properties gives it
   std::string_view alone = {};  // further members where the shorthand is not part of a class
 };
 
@@ -69,7 +69,7 @@ bool IsScript(const std::string& name) {
   return code != nullptr;
 }
 
-// Letters outside ASCII with case, and marks, are parts of what folds to several characters.
+// Whether `c` may be involved in a fold to several characters: cased non-ASCII letters, and marks.
 bool MayFoldToSeveral(char32_t c) {
   if (c < 0x80) return false;
   if (c < 0x370) return true;  // Latin, modifiers, combining marks

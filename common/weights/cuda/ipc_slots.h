@@ -36,7 +36,7 @@ absl::Status AwaitPartner(CudaApi& api,
 // Two events per slot order both sides' work: the producer records "filled", the consumer
 // "drained". The producer creates both, so that they outlive a consumer that dies. A side continues
 // once the other's event has happened (AwaitPartner); the work on the other slot runs meanwhile. A
-// handle opens an entire block of the driver's, so that slots take entire blocks of 2 MiB.
+// handle opens the driver's whole 2 MiB block, so slots never share a block with other memory.
 
 // The payload of a handle.
 struct IpcPayload {

@@ -1,5 +1,6 @@
-// The kernel that weights go through on a GPU: it copies, rounds or scrambles ranges of tensors,
-// digests the written bytes, or only re-reads and digests; all ranges of a call in one launch.
+// GPU kernels of weights. The weight pass copies, rounds or scrambles ranges of tensors and digests
+// the written bytes, or only reads and digests; all ranges of a call go in one launch. The adapter
+// kernels merge adapters and compute their gradients.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ namespace {
 constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
 // How often a disk is tried that has less free than is expected to be needed: the expectation may
 // be too high.
-constexpr absl::Duration kTryAllTheSameEvery = absl::Minutes(1);
+constexpr absl::Duration kRetryWithoutSpaceEvery = absl::Minutes(1);
 
 int64_t RoundedUpMib(int64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
 
@@ -45,7 +45,7 @@ std::string WaitText(const DiskNeed& need,
 }  // namespace
 
 absl::Status DiskWait::Until(const DiskNeed& need, const std::function<absl::Status()>& write) {
-  const OutsideWait wait;  // a slow disk is no hang
+  const OutsideWait wait;  // a slow disk is not a hang
   absl::Status status = write();
   if (!IsDiskRefused(status) || ended()) return status;
   const Instant begin = clock_.Now();
@@ -58,7 +58,7 @@ absl::Status DiskWait::Until(const DiskNeed& need, const std::function<absl::Sta
     told = std::string(status.message());
     Pause();
     if (ended()) break;
-    if (LacksSpace(need, status) && clock_.Now() - tried < kTryAllTheSameEvery) continue;
+    if (LacksSpace(need, status) && clock_.Now() - tried < kRetryWithoutSpaceEvery) continue;
     tried = clock_.Now();
     status = write();
   }

@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// Each reader returns what it can of a text that its writer did not write: nothing.
+// The readers return an empty result for a text that the matching writer did not write.
 
 // The memory ledgers of the workers in a phase.
 std::string WorkersToJson(const std::vector<WorkerMemory>& workers);

@@ -20,8 +20,8 @@ namespace tandem {
 namespace {
 
 constexpr char kTextsDropped[] = "texts_dropped_up_to_step";
-// Of one transaction. More than one step: a backlog, as a lowered trainer.steps_with_texts leaves
-// it, becomes shorter with each step.
+// Steps whose texts one transaction empties, at most. More than one, so that the backlog after
+// lowering trainer.steps_with_texts shrinks with each step.
 constexpr int64_t kMaxStepsToEmpty = 32;
 
 absl::StatusOr<std::unique_ptr<SqliteDatabase>> OpenMigrated(const std::string& path) {

@@ -17,8 +17,8 @@
 namespace tandem {
 
 // Brings all rows from SQLite's log into the file, so that the file alone is the database. Does
-// nothing where the file is none; it may be moved as it is then. Where a log with
-// rows is left: errors as SqliteDatabase, and FailedPrecondition if another program reads it.
+// nothing if the file is not a database; it can be moved as it is. If rows remain in the log:
+// errors as SqliteDatabase, and FailedPrecondition if another program reads the file.
 absl::Status SettleStore(const std::string& path);
 
 // The RunStore on SQLite, in run_dir/run.db. One connection is guarded by one mutex: a step's write

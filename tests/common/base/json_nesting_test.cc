@@ -14,7 +14,7 @@ TEST_CASE("JSON of 200 levels passes, and one more is refused with the place") {
                Catch::Matchers::Contains("more than 200 levels deep, at byte 200"));
 }
 
-TEST_CASE("brackets inside texts are no levels, and a text ends where JSON says") {
+TEST_CASE("brackets inside texts are not levels, and a text ends where JSON says") {
   REQUIRE(CheckJsonNesting("[\"" + std::string(1000, '[') + "\"]").ok());
   REQUIRE(CheckJsonNesting(R"(["\"[[[", "\\"])" + std::string(199, '[')).ok());
   REQUIRE_FALSE(CheckJsonNesting(R"(["\\")" + std::string(200, '[')).ok());

@@ -65,9 +65,9 @@ TEST_CASE("a log that is too large is renamed, and no line is lost", "[log_file]
     LogFile log(path, 10, 2);
     for (int i = 0; i < 4; ++i) {
       Write(STDERR_FILENO, "error " + std::to_string(i) + "\n");
-      log.BeginAnewIfLarge();  // 8 bytes: not yet
+      log.RotateIfLarge();  // 8 bytes: not yet
       Write(STDOUT_FILENO, "output " + std::to_string(i) + "\n");
-      log.BeginAnewIfLarge();
+      log.RotateIfLarge();
     }
     Write(STDERR_FILENO, "last\n");
   }
@@ -87,7 +87,7 @@ TEST_CASE("standard output that goes elsewhere stays there", "[log_file]") {
     const StreamsInFile streams(path, /*output=*/false);
     LogFile log(path, 1, 1);
     Write(STDERR_FILENO, "before\n");
-    log.BeginAnewIfLarge();
+    log.RotateIfLarge();
     Write(STDOUT_FILENO, "said\n");
     Write(STDERR_FILENO, "after\n");
   }
@@ -105,7 +105,7 @@ TEST_CASE("a stream that is not the launcher's file is left alone", "[log_file]"
     std::ofstream(path) << "of another process";
     LogFile log(path, 1, 1);
     Write(STDERR_FILENO, "a line\n");
-    log.BeginAnewIfLarge();
+    log.RotateIfLarge();
   }
   REQUIRE(NamesIn(dir) == std::set<std::string>{"mine", "rollout-0.log"});
   REQUIRE(LogFileText(other) == "a line\n");

@@ -105,7 +105,7 @@ TEST_CASE("a stale socket file is no obstacle and nothing is left behind") {
   REQUIRE(std::distance(std::filesystem::directory_iterator("/dev/shm"), {}) == links);
 }
 
-TEST_CASE("a file that is no socket is not replaced by one") {
+TEST_CASE("a file that is not a socket is not replaced by one") {
   const SharedMemoryGroupOptions options = GroupOptions(0, 2);
   std::ofstream(options.rendezvous) << "somebody's";
   REQUIRE(JoinSharedMemoryGroup(options).status().code() == absl::StatusCode::kFailedPrecondition);

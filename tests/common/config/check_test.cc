@@ -207,7 +207,7 @@ TEST_CASE("files that do not exist are named before anything starts") {
   REQUIRE(absl::IsNotFound(CheckConfig(*loaded)));
   REQUIRE(std::string(CheckConfig(*loaded).message()) ==
           "model.path " + file.dir() +
-              " is no model directory: it has no config.json "
+              " is not a model directory: it has no config.json "
               "(model.path at --set)\ndata.train_files: " +
               file.dir() + "/t.jsonl does not exist (data.train_files at --set)");
   std::ofstream(file.dir() + "/config.json") << "{}";

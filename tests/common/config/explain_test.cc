@@ -52,7 +52,7 @@ TEST_CASE("aliases are explained, and a wrong key gets the nearest one") {
   REQUIRE(Explain("actor_rollout_ref.rollout.n")
               .find("actor_rollout_ref.rollout.n is verl's name for rollout.n\nrollout.n\n") == 0);
   REQUIRE(std::string(ExplainConfig("rollout.temprature").status().message()) ==
-          "rollout.temprature is no config key; did you mean rollout.temperature?");
+          "rollout.temprature is not a config key; did you mean rollout.temperature?");
 }
 
 }  // namespace

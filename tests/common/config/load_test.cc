@@ -211,8 +211,8 @@ TEST_CASE("every whole number at its largest adds up, and beyond it is refused b
   REQUIRE(FindKey("rollout.val_kwargs.n")->info.max() == kMaxGroupSamples);
 }
 
-TEST_CASE("a file that is no YAML, no mapping or not there is refused with its name") {
-  REQUIRE(ErrorOf("rollout: {n: 4\n").find("FILE:2: this is no YAML") == 0);
+TEST_CASE("a file that is not YAML, no mapping or not there is refused with its name") {
+  REQUIRE(ErrorOf("rollout: {n: 4\n").find("FILE:2: this is not YAML") == 0);
   REQUIRE(ErrorOf("- a\n- b\n") == "FILE:1: a config file is a mapping of sections");
   const auto missing = LoadConfig("/nonexistent/run.yaml", {});
   REQUIRE(missing.status().code() == absl::StatusCode::kNotFound);

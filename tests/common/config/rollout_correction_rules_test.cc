@@ -66,7 +66,7 @@ TEST_CASE("the options are verl's, with nothing where a key is empty or null") {
 
 TEST_CASE("a rollout correction that cannot be read is refused by key") {
   RequireRefusal({kRecompute, "rollout_rs=token_k7", "rollout_rs_threshold=1"},
-                 "rollout_correction.rollout_rs", "\"token_k7\" is no rejection criterion");
+                 "rollout_correction.rollout_rs", "\"token_k7\" is not a rejection criterion");
   RequireRefusal({kRecompute, "rollout_rs=token_k1"}, "rollout_correction.rollout_rs",
                  "needs rollout_rs_threshold");
   RequireRefusal({kRecompute, "rollout_rs=token_k1", "rollout_rs_threshold=2_1"},

@@ -69,9 +69,9 @@ TEST_CASE("a text that is not UTF-8 is refused with the line, and does not end t
                Contains(":2: a value or key is not UTF-8"));
 }
 
-TEST_CASE("what is no YAML is left to the parser, which says why") {
+TEST_CASE("what is not YAML is left to the parser, which says why") {
   REQUIRE(CheckYamlLimits("a: [1").ok());
-  REQUIRE_THAT(LimitError("a: [1"), Contains("this is no YAML"));
+  REQUIRE_THAT(LimitError("a: [1"), Contains("this is not YAML"));
 }
 
 }  // namespace

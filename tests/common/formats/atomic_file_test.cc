@@ -67,7 +67,7 @@ TEST_CASE("A missing folder is named", "[tensor_file][atomic]") {
   REQUIRE(ReadWholeFile(dir.path() / "none").status().code() == absl::StatusCode::kNotFound);
 }
 
-TEST_CASE("A path that cannot be written is no lost peer", "[tensor_file][atomic]") {
+TEST_CASE("A path that cannot be written is not a lost peer", "[tensor_file][atomic]") {
   const testing::TempDir dir;
   fs::create_directories(PartialPath(dir.path() / "a"));  // a folder where the file is written
   const absl::Status status = WriteFileAtomically(dir.path() / "a", "x");

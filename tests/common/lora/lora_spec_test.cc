@@ -127,9 +127,10 @@ TEST_CASE("raw parameters are taken by the ends of their names") {
   REQUIRE(Chosen(Targets({"q_proj"}, {},
                          {"model.layers.0.self_attn.q_proj.weight", "0.mlp.up_proj.weight"})) ==
           Names{"0.self_attn.q_proj", "0.mlp.up_proj", "1.self_attn.q_proj"});
-  REQUIRE(SpecRefusal(Targets({}, {}, {"mlp.experts.gate_up_proj"})) ==
-          "target_parameters: mlp.experts.gate_up_proj is no parameter of this llama model: name "
-          "one such as q_proj.weight, or leave the list out");
+  REQUIRE(
+      SpecRefusal(Targets({}, {}, {"mlp.experts.gate_up_proj"})) ==
+      "target_parameters: mlp.experts.gate_up_proj is not a parameter of this llama model: name "
+      "one such as q_proj.weight, or leave the list out");
   REQUIRE(SpecRefusal(Targets({}, {}, {"input_layernorm.weight"})) ==
           "target_parameters: input_layernorm.weight matches model.layers.0.input_layernorm, which "
           "is a norm, not a linear layer: name other modules, or exclude it");

@@ -70,7 +70,7 @@ Result RunRacingHandlers() {
 
 }  // namespace
 
-TEST_CASE("what a call orders is no race") {
+TEST_CASE("what a call orders is not a race") {
   UnguardedReward service(1);
   service.value = 1;
   const auto server = RpcServer::Start("127.0.0.1:0", {&service}, {.open_to_this_host = true});

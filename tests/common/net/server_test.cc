@@ -73,7 +73,7 @@ TEST_CASE("gRPC does not shut down with the last server", "[rpc]") {
   REQUIRE(grpc_is_initialized() == 1);
 }
 
-TEST_CASE("An address without a colon is no address", "[rpc]") {
+TEST_CASE("An address without a colon is not an address", "[rpc]") {
   const absl::Status refused = MakeChannel("foo").status();
   REQUIRE(absl::IsInvalidArgument(refused));
   REQUIRE(std::string(refused.message()) == "address foo is neither host:port nor unix:/path");

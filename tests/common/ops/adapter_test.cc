@@ -97,7 +97,7 @@ TEST_CASE("A row of a product with adapters does not depend on its batch", "[ops
   }
 }
 
-TEST_CASE("Adapters whose B is zero change no bit, and one that is no number shows",
+TEST_CASE("Adapters whose B is zero change no bit, and one that is not a number shows",
           "[ops][adapter]") {
   for (const std::string& isa : testing::RunnableIsas()) {
     const testing::ForcedIsa forced(isa);

@@ -32,7 +32,7 @@ TEST_CASE("nothing is pinned where the pairs' threads are more than the cores", 
   REQUIRE(SelectPairCores({0, 1}, 0, 1, 3).empty());
   REQUIRE(SelectPairCores({0, 1}, 1, 2, 2).empty());
   REQUIRE(SelectPairCores({}, 0, 1, 1).empty());
-  // A rank that is no pair's, and counts that overflow an int.
+  // A rank that is not a pair's, and counts that overflow an int.
   REQUIRE(SelectPairCores({0, 1}, 2, 2, 1).empty());
   REQUIRE(SelectPairCores({0, 1}, -1, 2, 1).empty());
   REQUIRE(SelectPairCores({0, 1}, 0, 1 << 20, 1 << 20).empty());

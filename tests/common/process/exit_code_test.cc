@@ -30,7 +30,7 @@ TEST_CASE("Exit codes tell configuration, inputs, disks, peers and bugs apart", 
   REQUIRE(ExitCodeAt(kRun, absl::ResourceExhaustedError("disk full")) == 74);
 }
 
-TEST_CASE("A folder that cannot be made is no missing input", "[base]") {
+TEST_CASE("A folder that cannot be made is not a missing input", "[base]") {
   testing::TempDir dir;
   REQUIRE(MakeFolder(dir.path() / "a" / "b").ok());
   REQUIRE(MakeFolder(dir.path() / "a" / "b").ok());

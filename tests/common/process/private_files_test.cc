@@ -202,7 +202,8 @@ TEST_CASE("A private file is its owner's alone, and replaces a link", "[private_
   REQUIRE(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 2);
 }
 
-TEST_CASE("A secret that others could read, or that is no file, is not used", "[private_files]") {
+TEST_CASE("A secret that others could read, or that is not a file, is not used",
+          "[private_files]") {
   const testing::TempDir dir;
   const std::string path = dir.path() / "token";
   REQUIRE(absl::IsNotFound(ReadPrivateFile(path, 100).status()));

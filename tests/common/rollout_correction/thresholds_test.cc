@@ -49,8 +49,9 @@ TEST_CASE("Every criterion of the reference is known, and no other", "[rollout_c
   }
   for (const std::string name :
        {"token", "token_k0", "token_k4", "token_k12", "k1", "seq_min_k2"}) {
-    REQUIRE(ThresholdsRefusal(name, "2").find(
-                "\"" + name + "\" is no rejection criterion; use token_k1") != std::string::npos);
+    REQUIRE(ThresholdsRefusal(name, "2").find("\"" + name +
+                                              "\" is not a rejection criterion; use token_k1") !=
+            std::string::npos);
   }
   REQUIRE(ThresholdsRefusal(" , ", "2").find("names no rejection criterion") != std::string::npos);
 }

@@ -17,7 +17,7 @@ std::optional<std::string> OptionalText(const Json& json, const char* key) {
   return it->get<std::string>();
 }
 
-// Options that are no arguments of the rendering; every other one is a variable.
+// Options that are not arguments of the rendering; every other one is a variable.
 ChatInputs InputsOf(const GoldenCase& c) {
   static const std::set<std::string> kKnown = {"template", "tokenizer", "bos_token", "eos_token",
                                                "add_generation_prompt"};

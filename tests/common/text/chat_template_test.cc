@@ -58,7 +58,7 @@ TEST_CASE("ChatTemplate reports the template's own refusal", "[text]") {
                    Catch::Matchers::Contains("roles must alternate"));
 }
 
-TEST_CASE("ChatTemplate refuses what is no template and no variables", "[text]") {
+TEST_CASE("ChatTemplate refuses what is not a template and no variables", "[text]") {
   REQUIRE(!ChatTemplate::Parse("{% if %}").ok());
   const auto parsed = ChatTemplate::Parse("x");
   ChatInputs inputs = OneTurn();

@@ -104,7 +104,7 @@ TEST_CASE("Values nested without end are refused, and chains of objects come apa
               .value() == "ok");
 }
 
-TEST_CASE("A namespace that holds itself is no endless text", "[text][jinja]") {
+TEST_CASE("A namespace that holds itself is not an endless text", "[text][jinja]") {
   // The second prints 200 lists for each time that it comes back to itself.
   for (const std::string way :
        {"{% set ns.a = [ns, ns] %}",
@@ -171,7 +171,7 @@ TEST_CASE("Numbers at the ends of their range are errors or values, never undefi
   }
 }
 
-TEST_CASE("A template that is no text, or far too long, is refused", "[text][jinja]") {
+TEST_CASE("A template that is not text, or far too long, is refused", "[text][jinja]") {
   REQUIRE_THAT(std::string(RenderWithin("a\xFF{{ l }}").status().message()), Contains("not UTF-8"));
   REQUIRE_THAT(std::string(RenderWithin(std::string((1 << 20) + 1, 'a')).status().message()),
                Contains("too many for a template"));

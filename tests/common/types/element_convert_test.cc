@@ -35,7 +35,7 @@ TEST_CASE("Unaligned sources convert", "[tensor_file][convert]") {
   REQUIRE(FromBf16(narrow[1]) == 4.0f);
 }
 
-TEST_CASE("Integers are no weights", "[tensor_file][convert]") {
+TEST_CASE("Integers are not weights", "[tensor_file][convert]") {
   int64_t from = 1;
   float to = 0;
   REQUIRE(!ConvertElements(&from, DType::kInt64, &to, DType::kFloat32, 1).ok());

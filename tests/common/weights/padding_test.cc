@@ -26,7 +26,8 @@ std::vector<std::byte> Filled(const WeightLayout& layout) {
 
 }  // namespace
 
-TEST_CASE("P7: every byte that is no tensor's is padding, and any of them that changes is found") {
+TEST_CASE(
+    "P7: every byte that is not a tensor's is padding, and any of them that changes is found") {
   for (const testing::ZooModel& model : testing::LayoutZoo()) {
     INFO(model.name);
     const WeightLayout layout = WeightLayout::Build(model.spec, model.dtype);

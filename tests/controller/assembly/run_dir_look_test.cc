@@ -46,7 +46,7 @@ TEST_CASE("A launcher or controller at work in a run directory is told by its lo
     REQUIRE(flock(fd, LOCK_EX | LOCK_NB) == 0);
     const absl::Status held = CheckNobodyThere(run_dir);
     REQUIRE(absl::IsAlreadyExists(held));
-    REQUIRE(held.message().find("another " + who + " is at work in " + run_dir) !=
+    REQUIRE(held.message().find("another " + who + " is running in " + run_dir) !=
             std::string::npos);
     close(fd);
     REQUIRE(CheckNobodyThere(run_dir).ok());

@@ -147,7 +147,7 @@ TEST_CASE("A batch without the trainer's log-probs says what saves them", "[ctl]
   REQUIRE(nlohmann::json::parse(Shown({.file = f.path, .json = true})).at("ratio").is_null());
 }
 
-TEST_CASE("What is no batch is refused with the exit codes of a run", "[ctl][batch]") {
+TEST_CASE("What is not a batch is refused with the exit codes of a run", "[ctl][batch]") {
   const BatchCommandFixture f;
   REQUIRE(Refused({.file = f.path + "x"}, "step_12.batchx") == 66);
   REQUIRE(Refused({.file = f.dir.path()}, "RUN_DIR/batches") == 65);
@@ -155,7 +155,7 @@ TEST_CASE("What is no batch is refused with the exit codes of a run", "[ctl][bat
   std::filesystem::resize_file(f.path, std::filesystem::file_size(f.path) - 1);
   REQUIRE(Refused({.file = f.path}, "was cut short") == 65);
   std::ofstream(f.path, std::ios::trunc) << "no batch";
-  REQUIRE(Refused({.file = f.path}, "is no saved batch") == 65);
+  REQUIRE(Refused({.file = f.path}, "is not a saved batch") == 65);
   std::ofstream(f.path, std::ios::trunc | std::ios::binary)
       << std::string("TNDBATCH\x07\0\0\0", 12) << std::string(80, '\0');
   REQUIRE(Refused({.file = f.path}, "has version 7 of the format") == 65);

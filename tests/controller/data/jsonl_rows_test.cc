@@ -51,7 +51,7 @@ TEST_CASE("A Parquet file is refused with how to convert it", "[data][jsonl]") {
 }
 
 TEST_CASE("ReadJsonlRows names file, line and reason of a bad row", "[data][jsonl]") {
-  REQUIRE(Has(Error(std::string(kGood) + "\nnot json"), "rows.jsonl:2: the line is no JSON"));
+  REQUIRE(Has(Error(std::string(kGood) + "\nnot json"), "rows.jsonl:2: the line is not JSON"));
   REQUIRE(Has(Error("[1]"), "not an object"));
   REQUIRE(Has(Error("{\"question\": 1}"), "data.prompt_key"));
   REQUIRE(Has(Error("{\"prompt\": 5}"), "not a list of messages or a text"));
@@ -59,7 +59,7 @@ TEST_CASE("ReadJsonlRows names file, line and reason of a bad row", "[data][json
   REQUIRE(Has(Error(R"({"prompt": [{"content": "x"}]})"), "role"));
   const std::string alien = Error(R"({"prompt": [{"role": "alien", "content": "x"}]})");
   REQUIRE(Has(alien, "rows.jsonl:1: "));
-  REQUIRE(Has(alien, "\"alien\" is no role of a chat; one of system, developer, user"));
+  REQUIRE(Has(alien, "\"alien\" is not a role of a chat; one of system, developer, user"));
   REQUIRE(Has(Error(R"({"prompt": [{"role": "user", "content": [{"type": "image"}]}]})"),
               "multimodal"));
   REQUIRE(Has(Error(R"({"prompt": "x"})"), "data.reward_fn_key"));

@@ -134,7 +134,7 @@ TEST_CASE("R3: remaining length 0: a sample is finished by length and not sent a
   run.RunRound({.step = 1, .version = 1, .cap = 5});
   const auto requests = run.Begin({.step = 1, .round = 1, .version = 1, .cap = 3});
   REQUIRE(requests->size() == 1);
-  // A cap that reaches the budget is no cap: the sample ends by length.
+  // A cap that reaches the budget is not a cap: the sample ends by length.
   REQUIRE(requests->front().load_continued({Id(0, 0)})->front().max_new_tokens == 0);
   // Even where a rollout calls it cut or aborted.
   const FinishReason reasons[] = {FinishReason::kCut, FinishReason::kAborted};

@@ -211,7 +211,7 @@ TEST_CASE("A dry run tells where a start would begin, and moves nothing", "[resu
   const ResumePointFolder f;
   int64_t staying = -1;  // checkpoints, says the newest call of said
   const auto said = [&](std::vector<std::string> overrides, int64_t total_steps = 50) {
-    const auto start = ForeseeStart(*f.Load(std::move(overrides)), {.total_steps = total_steps});
+    const auto start = PreviewStart(*f.Load(std::move(overrides)), {.total_steps = total_steps});
     INFO(start.status().ToString());
     REQUIRE(start.ok());
     staying = start->staying_checkpoints;
@@ -244,7 +244,7 @@ TEST_CASE("A dry run tells where a start would begin, and moves nothing", "[resu
   REQUIRE(f.Index().FinishedStep() == 50);
   fs::remove(fs::path(early) / "config.json");
   fs::remove(fs::path(last) / "config.json");
-  REQUIRE(absl::IsDataLoss(ForeseeStart(*f.Load({}), {.total_steps = 60}).status()));
+  REQUIRE(absl::IsDataLoss(PreviewStart(*f.Load({}), {.total_steps = 60}).status()));
 }
 
 TEST_CASE("A start that only looks finds what a start would, and a finished run, and moves nothing",
@@ -422,7 +422,7 @@ TEST_CASE("Checkpoints of which none is whole are no reason to start anew", "[re
     const std::string message(refused.message());
     INFO(message);
     REQUIRE(Has(message, second + "/config.json: missing"));
-    REQUIRE(Has(message, first + " is no complete checkpoint: it has no controller_state.json"));
+    REQUIRE(Has(message, first + " is not a complete checkpoint: it has no controller_state.json"));
     REQUIRE(Has(message, "trainer.resume_mode=disable"));
   }
   REQUIRE(f.Start({"trainer.resume_mode=disable"})->checkpoint.empty());

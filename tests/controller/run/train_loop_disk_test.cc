@@ -78,7 +78,7 @@ TEST_CASE("metrics that cannot be undone for another reason than a disk do not e
   REQUIRE(run.Run().ok());
   const auto& said = run.progress.messages;
   REQUIRE(std::count_if(said.begin(), said.end(), [](const std::string& text) {
-            return testing::Has(text, "stay among the valid ones: closed");
+            return testing::Has(text, "from the metrics files: closed");
           }) == 1);
 }
 

@@ -58,7 +58,7 @@ TEST_CASE("A run that is in time makes all of its steps", "[train_loop]") {
   REQUIRE(slow.Said() == "a step takes 10 s here: 9 of 9 steps in 90 s");
 }
 
-TEST_CASE("A first step that takes longer is no measure of the others", "[train_loop]") {
+TEST_CASE("A first step that takes longer is not a measure of the others", "[train_loop]") {
   SlowRun slow(100);
   slow.run.on_forward_backward = [&](const ForwardBackwardCall& command, ForwardBackwardReply&) {
     slow.run.clock.Advance(absl::Seconds(command.step == 1 ? 40 : 10));
@@ -75,7 +75,7 @@ TEST_CASE("A run whose first step takes all of its time ends with it", "[train_l
   REQUIRE(slow.run.loop->position().finished_steps == 1);
 }
 
-TEST_CASE("A wait for a disk is no part of a step's time", "[train_loop]") {
+TEST_CASE("A wait for a disk is not part of a step's time", "[train_loop]") {
   SlowRun slow(45);
   slow.run.tracker.on_write = [calls = 0]() mutable {
     // Ten times ten seconds, each time.

@@ -71,7 +71,7 @@ TEST_CASE("A stop in the middle of a recovery saves nothing under another step's
   REQUIRE(run.journal.Count("trainer 0 SaveState") == 1);
 }
 
-TEST_CASE("A stop while workers are waited for at the start is no failure", "[train_loop]") {
+TEST_CASE("A stop while workers are waited for at the start is not a failure", "[train_loop]") {
   testing::FakeRun run(1);
   run.Prepare(StartMode::kTrain);
   run.registry.MarkLost({WorkerRole::kTrainer, 0}, 1);

@@ -90,7 +90,7 @@ TEST_CASE("A reward service's NaN and infinities are refused with sample, key an
   }
 }
 
-TEST_CASE("Weights of terms whose sum is no number any more are refused", "[scoring]") {
+TEST_CASE("Weights of terms whose sum is not a number any more are refused", "[scoring]") {
   v1::Reward config = DefaultConfig().reward();
   v1::RewardTerm* format = config.add_terms();
   format->set_name("format");

@@ -134,7 +134,7 @@ TEST_CASE("Values that are not finite are kept to the bit", "[batch_file]") {
   REQUIRE(back.reward == -INFINITY);
 }
 
-TEST_CASE("Text that is no UTF-8 does not keep a batch from being saved", "[batch_file]") {
+TEST_CASE("Text that is not an UTF-8 does not keep a batch from being saved", "[batch_file]") {
   const testing::TempDir dir;
   testing::WriteBatch(dir.path() / "b", {.failure = "\xff\xfe"}, {});
   const auto batch = BatchReader::Open(dir.path() / "b");
@@ -195,12 +195,13 @@ TEST_CASE("Every changed byte of a saved batch is told", "[batch_file]") {
   REQUIRE(Says(f.Opened(changed), "the digest of its bytes is not the one that was written"));
 }
 
-TEST_CASE("What is no saved batch is refused with what to give instead", "[batch_file]") {
+TEST_CASE("What is not a saved batch is refused with what to give instead", "[batch_file]") {
   const BatchFileFixture f;
   std::string bytes = f.Bytes();
   bytes[0] = 'X';
   REQUIRE(absl::IsInvalidArgument(f.Opened(bytes)));
-  REQUIRE(Says(f.Opened(bytes), "is no saved batch: its first bytes are others; give a file that"));
+  REQUIRE(
+      Says(f.Opened(bytes), "is not a saved batch: it does not begin as one; give a file that"));
   REQUIRE(absl::IsInvalidArgument(f.Opened("")));
   REQUIRE(Says(f.Opened(""), "it is empty"));
   REQUIRE(absl::IsInvalidArgument(f.Opened("TND")));

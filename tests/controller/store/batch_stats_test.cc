@@ -69,7 +69,7 @@ TEST_CASE("A summary has the range of every field", "[batch_file]") {
   REQUIRE(Field(stats, "log_probs").max == -0.5);
 }
 
-TEST_CASE("Arrays that no sample has are no fields", "[batch_file]") {
+TEST_CASE("Arrays that no sample has are not fields", "[batch_file]") {
   std::vector<SavedSample> samples = {testing::SomeSample(2, 0, 3)};
   samples[0].is_weights.clear();
   samples[0].old_log_probs.clear();

@@ -148,7 +148,7 @@ TEST_CASE("A start that goes on with what an interrupted move has left forgets t
   f.renames.fails = {2};
   REQUIRE_FALSE(f.Look(SetAside::kWholeRun).Move().ok());
   REQUIRE(f.Look(SetAside::kNothing).Move()->empty());
-  // Records that the run makes from now on are no part of that move.
+  // Records that the run makes from now on are not part of that move.
   WriteRunFile(f.run_dir / "run.db-wal", "later records");
   REQUIRE(*f.Look(SetAside::kWholeRun).Move() == (f.run_dir / "checkpoints.previous-2").string());
   REQUIRE(*ReadWholeFile(f.run_dir / "checkpoints.previous" / "run.db-wal") == "newest records");

@@ -9,7 +9,7 @@
 
 #include "common/base/disk_refusal.h"
 #include "common/formats/files.h"
-#include "controller/run/generation_counter.h"
+#include "controller/run/trainer_group_counter.h"
 #include "controller/store/sample_store.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
 #include "controller/store/tensorboard_tracker.h"
@@ -177,7 +177,7 @@ TEST_CASE("a store on a full disk refuses a row whole, and takes it once there i
 
 TEST_CASE("a group of trainers on a full disk gets its number once there is space", "[full_disk]") {
   const FullDiskFixture f;
-  GenerationCounter counter(f.path("generation"));
+  TrainerGroupCounter counter(f.path("generation"));
   REQUIRE(*counter.Next() == 1);
   f.disk.Fill(0);
   REQUIRE(IsDiskRefused(counter.Next().status()));

@@ -32,7 +32,7 @@ TEST_CASE("A restart is spent once per incident, as often as the limit says", "[
   REQUIRE(budget.gave_up());
 }
 
-TEST_CASE("Restarts that are used up are no lost peer to the exit code", "[serving]") {
+TEST_CASE("Restarts that are used up are not a lost peer to the exit code", "[serving]") {
   for (const int64_t limit : {0, 1}) {
     RestartBudget budget(limit);
     const absl::Status lost = absl::UnavailableError("trainer 0 is gone");
@@ -44,7 +44,7 @@ TEST_CASE("Restarts that are used up are no lost peer to the exit code", "[servi
     REQUIRE(std::string(refused.message()).rfind(said, 0) == 0);
     for (const FailedAt stage : {FailedAt::kInputs, FailedAt::kRun}) {
       REQUIRE(ExitCodeAt(stage, refused) == kExitInternal);
-      REQUIRE(ExitCodeAt(stage, lost) == kExitControllerLost);
+      REQUIRE(ExitCodeAt(stage, lost) == kExitPeerLost);
     }
   }
 }

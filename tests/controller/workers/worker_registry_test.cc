@@ -86,8 +86,8 @@ TEST_CASE("WorkerRegistry keeps a rank for the process that beats, and says who 
   f.clock.Advance(absl::Seconds(9));
   const absl::Status refused = f.registry.Register(stranger).status();
   REQUIRE(absl::IsAlreadyExists(refused));
-  for (const char* part :
-       {"trainer 0 is held by process 41 at unix:/x", "heard of 9s ago", "process 42", "--rank"}) {
+  for (const char* part : {"trainer 0 is held by process 41 at unix:/x", "last message 9s ago",
+                           "process 42", "--rank"}) {
     REQUIRE(Says(refused, part));
   }
   REQUIRE(f.registry.Heartbeat(kRegisteredTrainer, 1, {}).ok());
@@ -247,7 +247,7 @@ TEST_CASE("WorkerRegistry refuses what does not fit, with the reason", "[registr
   other.boot_id = "host-b";
   REQUIRE(Says(f.registry.Register(other).status(), "must share one device"));
   other = Hello(kRollout0, "n2");
-  other.device_uuid = "7a";  // "cpu:0" of the trainer is no GPU
+  other.device_uuid = "7a";  // "cpu:0" of the trainer is not a GPU
   REQUIRE(Says(f.registry.Register(other).status(), "GPU 7a"));
   other = Hello(kRollout0, "n2");
   other.device = "cpu:1";

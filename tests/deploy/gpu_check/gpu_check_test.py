@@ -112,7 +112,7 @@ class GpuCheck(unittest.TestCase):
         rows = ["works | 9 | bin/pass | - | -", "! main thing | 9 | bin/skip | - | -"]
         code, verdicts, printed, _ = check(rows)
         self.assertEqual((code, verdicts["main thing"][0]), (2, "not run"))
-        self.assertIn("what was not run and has to be, before anything is known: main thing", printed)
+        self.assertIn("required checks that were not run: main thing", printed)
         self.assertEqual(check(["works | 9 | bin/pass | - | -", "thing | 9 | bin/skip | - | -"])[0], 0)
         self.assertEqual(check(["! works | 9 | bin/pass | - | -"])[0], 0)
         self.assertEqual(check(rows + ["wrong | 9 | bin/fail | - | -"])[0], 1)
@@ -121,7 +121,7 @@ class GpuCheck(unittest.TestCase):
         rows = ["works | 9 | bin/pass | - | -", "large | 9 | bin/partly | large | >= 3"]
         code, verdicts, printed, _ = check(rows)
         self.assertEqual((code, verdicts["large"][0]), (2, "not run"))
-        self.assertIn("before anything is known: large", printed)
+        self.assertIn("required checks that were not run: large", printed)
         # Without a target it is only not shown.
         self.assertEqual(check([rows[0], "large | 9 | bin/partly | large | -"])[0], 0)
 
@@ -244,7 +244,7 @@ class Machine(unittest.TestCase):
         make_bundle(self.bundle, ["model | 9 | bin/model | model | -"])
         done = run_check(self.bundle, TANDEM_GPU_CHECK_MODEL="my/model")
         self.assertEqual(done.returncode, 64)
-        self.assertIn("TANDEM_GPU_CHECK_MODEL=my/model is no HF checkpoint directory", done.stderr)
+        self.assertIn("TANDEM_GPU_CHECK_MODEL=my/model is not an HF checkpoint directory", done.stderr)
         (self.folder / "my/model").mkdir(parents=True)
         (self.folder / "my/model/config.json").touch()
         done = run_check(self.bundle, TANDEM_GPU_CHECK_MODEL="my/model")
@@ -328,7 +328,7 @@ class Bundle(unittest.TestCase):
                     ((f"{folder}/out",), 64, "a folder and programs are needed"),
                     ((f"{folder}/out", "--model", folder, "/bin/ls"), 64, "an HF checkpoint directory"),
                     ((f"{folder}/out", "--with-torch", "/bin/ls"), 1, "uses LibTorch"),
-                    ((), 1, "is no build")):
+                    ((), 1, "is not a build")):
                 done = subprocess.run([self.SCRIPT, *arguments], capture_output=True, text=True,
                                       env={**os.environ, "TANDEM_BUILD_DIR": folder})
                 self.assertEqual(done.returncode, code)

@@ -144,7 +144,7 @@ class PackageScript(unittest.TestCase):
         self.assertTrue((kept / "dist/tandem-0.1.0-linux-x86_64.tar.zst").exists())
 
     def test_only_a_commit_can_be_verified(self):
-        self.assertIn("is no checkout of git", self.package("--verify", code=1))
+        self.assertIn("is not a checkout of git", self.package("--verify", code=1))
         self.commit()
         (self.checkout.root / "configs/new.yaml").write_text("a: 1\n")
         self.assertIn("?? configs/new.yaml", self.package("--verify", code=1))

@@ -1,4 +1,4 @@
-// A data file, read as prompts and converted as the published data sets are.
+// A data file, read as rows of prompts.
 #include "common/formats/files.h"
 #include "controller/data/jsonl_rows.h"
 #include "tests/fuzz/input_file.h"

@@ -81,7 +81,7 @@ TEST_CASE("a GPU's peaks are found by its name, or by its compute capability, wh
   REQUIRE(unknown.source.find("13.0") != std::string::npos);
 }
 
-TEST_CASE("figures that are no speed are told, and so is that there are none") {
+TEST_CASE("figures that are not a speed are told, and so is that there are none") {
   Figures figures;
   figures.NotRun("a", "no memory");
   REQUIRE(absl::IsUnavailable(figures.Check()));

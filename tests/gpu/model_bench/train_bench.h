@@ -13,7 +13,7 @@ namespace tandem::testing {
 // Figures train_MODEL_tokens, tokens/s of prompts and responses, and mfu_MODEL_percent:
 // TrainingFlops per second of the nominal dense bf16 peak. Seconds are those of whole steps, the
 // optimizer's pass included; what is recomputed in backward does not count as work. A model that
-// does not fit is not run, and says why. Internal: a step whose gradients are no numbers, or that
+// does not fit is not run, and says why. Internal: a step whose gradients are not numbers, or that
 // changed no weight. Other errors: the device's.
 absl::Status BenchTraining(const BenchGpu& gpu, const BenchModel& model, Figures& figures);
 

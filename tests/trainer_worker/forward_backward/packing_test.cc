@@ -122,7 +122,7 @@ TEST_CASE("Packing reads temperature 0 as 1", "[packing]") {
   REQUIRE(batches->front().temperatures == std::vector<float>{1.0f, 0.7f});
 }
 
-TEST_CASE("Packing of no samples is no micro-batch", "[packing]") {
+TEST_CASE("Packing of no samples is not a micro-batch", "[packing]") {
   const auto batches = PackSamples({}, Limits(10, 10));
   REQUIRE(batches.ok());
   REQUIRE(batches->empty());

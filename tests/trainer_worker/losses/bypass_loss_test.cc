@@ -168,7 +168,7 @@ TEST_CASE("A band that holds no ratio of a mini-batch is refused by key", "[loss
 TEST_CASE("A number of the correction that is not finite is left out", "[losses][bypass]") {
   BypassMetrics metrics;
   SoloCommunicator solo;
-  metrics.AddToken(1, -900.0f, -900.0f);  // e^900 is no double
+  metrics.AddToken(1, -900.0f, -900.0f);  // e^900 is not a double
   const auto reduced = metrics.Reduce({}, solo);
   REQUIRE(reduced.ok());
   REQUIRE(reduced->at("rollout_corr/kl") == 0.0);

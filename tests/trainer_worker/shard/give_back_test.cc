@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-TEST_CASE("memory that a partner takes while a trainer gives its own back is no error",
+TEST_CASE("memory that a partner takes while a trainer gives its own back is not an error",
           "[trainer][cuda]") {
   constexpr int64_t kBytes = int64_t{8} << 20;
   testing::FakeClock clock;

@@ -124,7 +124,7 @@ TEST_CASE("A publisher that sends what it had before the step is refused by the 
   }
 }
 
-TEST_CASE("Masters that were never taken are no digest", "[trainer][digest]") {
+TEST_CASE("Masters that were never taken are not a digest", "[trainer][digest]") {
   MasterDigestsFixture f;
   TrainerRanks group(2, f.options);
   group.Run([](Rank& rank, int) {

@@ -239,7 +239,7 @@ TANDEM_INLINE void GemmPass(
 template <typename T>
 class GemmContext {
  public:
-  // Sums over this many elements are at least as fast as shorter ones.
+  // Rounding the length of a sum up to a multiple of this costs no time.
   static constexpr int64_t kSumUnit = 2;
   // 240 rows are complete register blocks of 6 and of 8. B needs no split by size, as every pass of
   // panels is small.

@@ -17,9 +17,10 @@ namespace tandem {
 // Numerics of a product: C [rows, n] = A [rows, k] B with B in panels of 16 columns
 // (packed_weight.h). Sums run over k in ascending words. Class seq: one chain; within a bf16 word
 // the odd element comes first, as in vdpbf16ps. Class amx32: blocks of 16 words; the even and the
-// odd elements of a block form chains from zero, then acc + (even + odd), as in tdpbf16ps. What
-// adapters add to the sums of a product before they are rounded: in the columns [first, last) of
-// part i
+// odd elements of a block form chains from zero, then acc + (even + odd), as in tdpbf16ps.
+//
+// AdapterSums is what adapters add to the sums of a product before they are rounded. In the columns
+// [first, last) of part i
 //   d = (sum over k, ascending, of t[row, i * rank + k] * b[col, k]) * scaling,
 // as fused multiply-adds in fp32 from zero, then sum + d; a d below the smallest normal number
 // leaves the sum unchanged, including its sign.
@@ -56,8 +57,8 @@ struct GemmCall {
   const void* bias = nullptr;  // [n] in the compute dtype, added before rounding; or null
   Output output = Output::kRounded;
   const AdapterSums* adapters = nullptr;  // only with kRounded
-  bool b_is_cold =
-      false;  // although it is small, because it is part of something larger than any cache
+  // B is small but part of something larger than any cache, so it comes from memory.
+  bool b_is_cold = false;
 };
 
 struct AttentionCall {

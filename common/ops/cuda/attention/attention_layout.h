@@ -132,8 +132,7 @@ constexpr LaunchShape RopeShape(int64_t rows, int64_t items_per_row) {
   return shape;
 }
 
-// The constants and types on which the host and the kernels of attention's backward agree. Plain
-// arithmetic, which tests use too.
+// The same for attention's backward.
 
 // Queries of a block that computes dq, which passes over tiles of kTileKeys keys.
 inline constexpr int kBackwardQueries = kManyWarps * kWarpQueries;

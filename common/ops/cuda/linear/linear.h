@@ -93,8 +93,8 @@ class CudaLinear {
               int64_t ids,
               float* out,
               int64_t out_stride);
-  // din [M, K] = dout [M, N] W; a row's bits are its own, as in Forward. If N is no multiple of 8,
-  // dout's columns up to the next multiple must be zero.
+  // din [M, K] = dout [M, N] W; a row's bits are its own, as in Forward. If N is not a multiple of
+  // 8, dout's columns up to the next multiple must be zero.
   void Input(Matrix dout, const LinearWeight& weight, Matrix din);
   // din [M, K] += dout [M, N] W in fp32, for the given rows of W, so that sums over many rows can
   // be computed piece by piece. Columns of dout as above.

@@ -7,18 +7,19 @@ namespace {
 // A thread has four elements that are a block's width apart: every access of a warp covers complete
 // lines, for any alignment of an array, and four loads of each stream are in flight.
 constexpr int kThreads = 256;
-constexpr int kOfThread = 4;
-constexpr int64_t kOfBlock = int64_t{kThreads} * kOfThread;
+constexpr int kPerThread = 4;
+constexpr int64_t kPerBlock = int64_t{kThreads} * kPerThread;
 
 LaunchShape Shape(int64_t count) {
-  return {.grid_x = static_cast<unsigned>((count + kOfBlock - 1) / kOfBlock), .threads = kThreads};
+  return {.grid_x = static_cast<unsigned>((count + kPerBlock - 1) / kPerBlock),
+          .threads = kThreads};
 }
 __device__ __forceinline__ int64_t FirstElement() {
-  return int64_t{blockIdx.x} * kOfBlock + threadIdx.x;
+  return int64_t{blockIdx.x} * kPerBlock + threadIdx.x;
 }
 
 // Adds a warp's counts to *sum. Every lane must call it.
-__device__ __forceinline__ void AddOfWarp(uint32_t count, uint64_t* sum) {
+__device__ __forceinline__ void AddWarpCount(uint32_t count, uint64_t* sum) {
   TANDEM_UNROLL
   for (int lanes = 16; lanes > 0; lanes /= 2) count += ShuffleXor(count, lanes);
   if (threadIdx.x % 32 == 0 && count != 0) AtomicAdd(sum, uint64_t{count});
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__(kThreads)
     AdamW(AdamWArrays arrays, AdamWFactors f, uint64_t* changed) {
   uint32_t count = 0;
   TANDEM_UNROLL
-  for (int k = 0; k < kOfThread; ++k) {
+  for (int k = 0; k < kPerThread; ++k) {
     const int64_t i = FirstElement() + k * kThreads;
     if (i >= arrays.count) continue;
     const float g = arrays.gradient[i] * f.gradient_scale;
@@ -46,21 +47,21 @@ __global__ void __launch_bounds__(kThreads)
     arrays.rounded[i] = result;
     ++count;
   }
-  AddOfWarp(count, changed);
+  AddWarpCount(count, changed);
 }
 
 __global__ void __launch_bounds__(kThreads)
     RoundArray(const float* values, Bf16* rounded, int64_t elements, uint64_t* changed) {
   uint32_t count = 0;
   TANDEM_UNROLL
-  for (int k = 0; k < kOfThread; ++k) {
+  for (int k = 0; k < kPerThread; ++k) {
     const int64_t i = FirstElement() + k * kThreads;
     if (i >= elements) continue;
     const uint16_t result = WeightBits(values[i]);
     if (changed != nullptr && rounded[i] != result) ++count;
     rounded[i] = result;
   }
-  if (changed != nullptr) AddOfWarp(count, changed);
+  if (changed != nullptr) AddWarpCount(count, changed);
 }
 
 // Eight threads share a block of values; each has every eighth one.

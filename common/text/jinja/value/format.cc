@@ -254,7 +254,7 @@ absl::StatusOr<std::string> ConvertPercent(Value value, FormatSpec spec) {
       if (value.is_int()) {
         const int64_t c = value.integer();
         if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) {
-          return InvalidArgument("%c arg {} is no Unicode character", c);
+          return InvalidArgument("%c arg {} is not a Unicode character", c);
         }
         std::string text;
         AppendUtf8(static_cast<char32_t>(c), text);

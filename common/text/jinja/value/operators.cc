@@ -237,7 +237,7 @@ bool Truthy(const Value& value) {
 }
 
 bool Equal(const Value& a, const Value& b) {
-  // Values that share their parts are compared part by part: without an end, as good as.
+  // A part that values share is compared once per occurrence, which can take practically forever.
   if (!MayWork(16)) return false;
   if (a.is_number() && b.is_number()) {
     if (IsIntegral(a) && IsIntegral(b)) return AsInt64(a) == AsInt64(b);

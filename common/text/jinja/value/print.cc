@@ -43,8 +43,8 @@ std::string QuotedText(const std::string& text) {
   return out + quote;
 }
 
-// Values that share their parts print each of them as often as it is named: the allowance of the
-// rendering ends that.
+// A part that values share is printed once per occurrence; the allowance of the rendering bounds
+// this.
 std::string JoinRepr(const Values& items) {
   std::string out;
   for (size_t i = 0; i < items.size(); ++i) {
@@ -115,7 +115,7 @@ std::string ToText(const Value& value) {
 }
 
 std::string Repr(const Value& value) {
-  // Lists and mappings lie in each other only so deep, but a namespace in them may hold them again.
+  // Nesting of lists and mappings is limited, but a namespace inside them can contain them again.
   const DepthScope depth(CurrentAllowance());
   if (depth.too_deep()) return "";
   switch (value.kind()) {

@@ -46,7 +46,7 @@ std::string TextBetween(std::string_view text, size_t begin, size_t end) {
 
 size_t FindText(std::string_view text, std::string_view part, size_t pos) {
   if (part.empty() || pos >= text.size()) return text.find(part, pos);
-  // glibc's takes no longer for a part that nearly matches everywhere.
+  // glibc's memmem is linear even if `part` almost matches at every position.
   const void* hit = ::memmem(text.data() + pos, text.size() - pos, part.data(), part.size());
   const size_t at = hit == nullptr
                         ? std::string_view::npos

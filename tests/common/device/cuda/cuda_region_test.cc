@@ -231,7 +231,7 @@ TEST_CASE("a device that cannot say what is free fails the release at once, whic
   REQUIRE(rig.region->Map().ok());
 }
 
-TEST_CASE("what others take while a region is released is no error up to a limit") {
+TEST_CASE("what others take while a region is released is not an error up to a limit") {
   testing::FakeClock clock;
   EmulatedCuda cuda;
   const auto context = *CudaContext::Create(&cuda, 0);

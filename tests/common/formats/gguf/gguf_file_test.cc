@@ -103,7 +103,7 @@ TEST_CASE("A tensor type that cannot be read is named when it is read", "[tensor
   REQUIRE(GgufTypeName(777) == "number 777");
 }
 
-TEST_CASE("A file that is no GGUF or of another version is refused", "[tensor_file][gguf]") {
+TEST_CASE("A file that is not GGUF or of another version is refused", "[tensor_file][gguf]") {
   REQUIRE_THAT(GgufOpenError("PK\x03\x04 something", absl::StatusCode::kInvalidArgument),
                Contains("no GGUF file"));
   GgufBuilder builder;

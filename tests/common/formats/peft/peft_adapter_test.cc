@@ -194,7 +194,7 @@ TEST_CASE("missing, extra and double tensors are refused by name") {
     extra.tensors[name] = testing::RandomTensor({2, 2}, 1);
     REQUIRE(AdapterRefusal(extra) ==
             "adapter_model.safetensors: tensor " + std::string(name) +
-                " is no lora_A or lora_B of the adapter \"default\": save the "
+                " is not a lora_A or lora_B of the adapter \"default\": save the "
                 "adapter alone, with PEFT's save_pretrained");
   }
   AdapterFiles twice(AdapterSpec());
@@ -206,7 +206,7 @@ TEST_CASE("missing, extra and double tensors are refused by name") {
       "are the same matrix: take one out");
 }
 
-TEST_CASE("values that are no finite numbers are refused by element") {
+TEST_CASE("values that are not finite numbers are refused by element") {
   for (float bad : {NAN, INFINITY}) {
     AdapterFiles files(AdapterSpec());
     files.tensors[std::string(kQ) + "lora_B.weight"].values[3 * 4 + 1] = bad;

@@ -134,7 +134,7 @@ TEST_CASE("values of the wrong kind are refused by key") {
     REQUIRE(std::string(status.message()).starts_with("a.json: " + key + " is "));
   }
   REQUIRE(ParsePeftConfig("[]", "a.json").status().message() ==
-          "a.json is no JSON object: give the file that PEFT wrote");
+          "a.json is not a JSON object: give the file that PEFT wrote");
 }
 
 }  // namespace

@@ -223,7 +223,7 @@ TEST_CASE("Gradients of a GPU's adapters keep their bits when a batch is cut",
   }
 }
 
-TEST_CASE("On a GPU adapters whose B is zero change no bit, and one that is no number shows",
+TEST_CASE("On a GPU adapters whose B is zero change no bit, and one that is not a number shows",
           "[cuda][ops][adapter]") {
   constexpr int64_t kRows = 19, kOut = 72, kIn = 40;
   DeviceOps device;

@@ -226,7 +226,7 @@ TEST_CASE("Values of a shard are converted on a GPU as on a CPU", "[weights][cud
   }
 }
 
-TEST_CASE("Nothing to merge is no work", "[weights][cuda]") {
+TEST_CASE("Nothing to merge is not work", "[weights][cuda]") {
   const Gpu gpu;
   float value = 1;
   gpu.ops->Merge({.base = &value,

@@ -142,7 +142,7 @@ TEST_CASE("A path with characters that mean something in a URI is opened", "[sto
   REQUIRE(SqliteRunReader::Open(folder / "run.db").value()->ListSteps({}).value().size() == 1);
 }
 
-TEST_CASE("What is no run is refused with a remedy, and left alone", "[store]") {
+TEST_CASE("What is not a run is refused with a remedy, and left alone", "[store]") {
   const testing::TempDir dir;
   const std::string path = dir.path() / "run.db";
   REQUIRE(absl::IsNotFound(SqliteRunReader::Open(path).status()));
@@ -157,7 +157,7 @@ TEST_CASE("What is no run is refused with a remedy, and left alone", "[store]") 
     REQUIRE(Has(std::string(status.message()), "bring back a copy of it"));
     REQUIRE(ReadWholeFile(path).value() == garbage);
   }
-  // A folder that may not be looked into is no missing run.
+  // A folder that may not be looked into is not a missing run.
   REQUIRE(Has(std::string(SqliteRunReader::Open(path + "/run.db").status().message()),
               "cannot be opened: Not a directory"));
   // An empty file is an empty database.

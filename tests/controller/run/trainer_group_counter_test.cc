@@ -1,4 +1,4 @@
-#include "controller/run/generation_counter.h"
+#include "controller/run/trainer_group_counter.h"
 
 #include <fstream>
 
@@ -13,33 +13,33 @@ namespace {
 using testing::Says;
 
 TEST_CASE("Generations go on where the last controller of the run stopped",
-          "[generation_counter]") {
+          "[trainer_group_counter]") {
   const testing::TempDir dir;
   const std::string path = dir.path() / "generation";
   {
-    GenerationCounter first(path);
+    TrainerGroupCounter first(path);
     REQUIRE(first.Next().value() == 1);
     REQUIRE(first.Next().value() == 2);
   }
-  GenerationCounter second(path);
+  TrainerGroupCounter second(path);
   REQUIRE(second.Next().value() == 3);
 }
 
-TEST_CASE("A generation file that holds no number is refused by name", "[generation_counter]") {
+TEST_CASE("A generation file that holds no number is refused by name", "[trainer_group_counter]") {
   const testing::TempDir dir;
   const std::string path = dir.path() / "generation";
   for (const char* text : {"", "soon", "-3", "99999999999999"}) {
     std::ofstream(path) << text;
-    const absl::Status refused = GenerationCounter(path).Next().status();
+    const absl::Status refused = TrainerGroupCounter(path).Next().status();
     REQUIRE(refused.code() == absl::StatusCode::kDataLoss);
     REQUIRE(Says(refused, path));
     REQUIRE(Says(refused, "remove the file"));
   }
 }
 
-TEST_CASE("A generation that cannot be kept is not given out", "[generation_counter]") {
+TEST_CASE("A generation that cannot be kept is not given out", "[trainer_group_counter]") {
   const testing::TempDir dir;
-  REQUIRE_FALSE(GenerationCounter(dir.path() / "missing" / "generation").Next().ok());
+  REQUIRE_FALSE(TrainerGroupCounter(dir.path() / "missing" / "generation").Next().ok());
 }
 
 }  // namespace

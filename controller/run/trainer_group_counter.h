@@ -9,12 +9,12 @@
 
 namespace tandem {
 
-// Keeps the last number in a file, so that every number is larger than all before it whatever
-// happens to the machine's date or to the controller. Trainers and rollouts refuse what belongs to
-// a smaller number. Not thread-safe; one controller at a time (the lock of the run directory).
-class GenerationCounter {
+// Keeps the last number in a file, so that numbers grow across restarts and do not depend on the
+// clock. Trainers and rollouts refuse calls that carry a smaller number. Not thread-safe; one
+// controller at a time (the lock of the run directory).
+class TrainerGroupCounter {
  public:
-  explicit GenerationCounter(std::string path) : path_(std::move(path)) {}
+  explicit TrainerGroupCounter(std::string path) : path_(std::move(path)) {}
 
   // The next number, from 1; it is on disk before this returns. DataLoss: the file holds no number;
   // otherwise as WriteFileAtomically.

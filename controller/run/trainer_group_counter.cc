@@ -1,4 +1,4 @@
-#include "controller/run/generation_counter.h"
+#include "controller/run/trainer_group_counter.h"
 
 #include <limits>
 
@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-absl::StatusOr<int64_t> GenerationCounter::Next() {
+absl::StatusOr<int64_t> TrainerGroupCounter::Next() {
   int64_t last = 0;
   if (PathExists(path_)) {
     TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path_));
