@@ -56,7 +56,7 @@ struct Announcement {
 
 // What a worker's engine is at, by the worker's own account (EngineProgress of controller.proto).
 struct EngineProgress {
-  int64_t moves = 0;
+  int64_t moves = 0;         // MovesOfProcess: of all its threads, not of the engine's alone
   std::string activity;      // "attention, layer 7"; empty: no work is due
   absl::Duration still_for;  // since the last move while work is due
 };
@@ -115,7 +115,8 @@ struct RegistryOptions {
 
 // A worker is starting until its numerics class is known, then ready. It is lost when it sends no
 // heartbeat for heartbeat_timeout, when its heartbeats tell no progress for progress_limit or when
-// a caller saw its connection break; and ready again with its next heartbeat that tells progress. A
+// a caller saw its connection break; and ready again with its next heartbeat that tells progress.
+// One that is lost and still tells none is told to end, and counts as silent from then on. A
 // process that registers for a taken rank is refused while the rank's process lives; it replaces
 // one that has ended and gets a new incarnation. If the controller can see the process in /proc, it
 // has ended when /proc no longer shows it. If not, as in another container, it counts as ended
@@ -140,7 +141,8 @@ class WorkerRegistry {
   absl::StatusOr<int64_t> Register(const Announcement& announcement);
 
   // NotFound: the worker is unknown (the controller was restarted) and must register again.
-  // Aborted: it was replaced. FailedPrecondition: numerics classes mixed.
+  // Aborted: it was replaced. Internal: it is lost, as it stands still, and must end.
+  // FailedPrecondition: numerics classes mixed.
   absl::Status Heartbeat(const WorkerKey& key, int64_t incarnation, HeartbeatNews news);
 
   // Keeps a memory ledger that is newer than the worker's last heartbeat.
