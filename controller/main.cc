@@ -76,9 +76,11 @@ absl::StatusOr<v1::Config> ReadConfig(const Flags& flags) {
     for (const std::string& notice : loaded.notices) LogInfo("Note: {}", notice);
   }
   TANDEM_RETURN_IF_ERROR(checked);
-  TANDEM_RETURN_IF_ERROR(CheckStartPlace({.run_dir = loaded.config.cluster().run_dir(),
-                                          .listen = loaded.config.cluster().listen(),
-                                          .security = MakeRpcSecurity(loaded.config)}));
+  if (flags.launch_id.empty()) {  // otherwise the launcher has checked it
+    TANDEM_RETURN_IF_ERROR(CheckStartPlace({.run_dir = loaded.config.cluster().run_dir(),
+                                            .listen = loaded.config.cluster().listen(),
+                                            .security = MakeRpcSecurity(loaded.config)}));
+  }
   return std::move(loaded.config);
 }
 
@@ -105,8 +107,7 @@ class Signals {
         received_ = signal;
         LogInfo(
             "Stopping; finished steps that no checkpoint has are saved first. Press Ctrl-C again "
-            "to "
-            "quit without saving.");
+            "to quit without saving.");
         assembly.StopNow();
       }
     });

@@ -68,14 +68,12 @@ check_clang() {
 # The committed inputs of earlier findings are run again first; they are small.
 run_target() { # TARGET
   local corpus="$FUZZ/corpus/$1" found="$FUZZ/found/$1" begin=$SECONDS log="$FUZZ/$1.log"
-  local leaks=()
-  # Threads of gRPC and LibTorch that are just ending hold what looks like a leak. The targets of services, which
-  # have them, are looked through for leaks once, at their end, and not after each input.
-  if grep -q call_table "tests/fuzz/targets/$1.cc"; then leaks=(-detect_leaks=0); fi
+  local options=() # of this target alone: tests/fuzz/CMakeLists.txt
+  read -ra options <"$FUZZ/fuzz/$1.options" || true
   mkdir -p "$corpus" "$found"
   say "$1: ${limit[*]#-}"
   if ! in_front "$FUZZ/fuzz/$1" "${limit[@]}" -timeout="$SLOWEST_SECONDS" -rss_limit_mb="$MEMORY_MIB" \
-    -max_len=4096 -print_final_stats=1 -artifact_prefix="$found/" "${leaks[@]}" "$corpus" "tests/fuzz/corpus/$1" \
+    -max_len=4096 -print_final_stats=1 -artifact_prefix="$found/" "${options[@]}" "$corpus" "tests/fuzz/corpus/$1" \
     >"$log" 2>&1; then
     tail -n 60 "$log" | sed 's/^/    /' >&2
     fail "$1 found an input that breaks it, in $found; the whole log: $log"

@@ -62,7 +62,7 @@ class Works {
  private:
   Mutex works_mutex_;
   int64_t threads_ ABSL_GUARDED_BY(works_mutex_) = 0;
-  int64_t ended_moves_ ABSL_GUARDED_BY(works_mutex_) = 0;  // of threads that live no more
+  int64_t ended_moves_ ABSL_GUARDED_BY(works_mutex_) = 0;  // of threads that have ended
   std::set<Work*> works_ ABSL_GUARDED_BY(works_mutex_);
 };
 

@@ -71,6 +71,11 @@ size_t EditDistance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
+// No more than the edit distance.
+size_t LengthDifference(const std::string& a, const std::string& b) {
+  return std::max(a.size(), b.size()) - std::min(a.size(), b.size());
+}
+
 std::string LastPart(const std::string& key) {
   const size_t dot = key.rfind('.');
   return dot == std::string::npos ? key : key.substr(dot + 1);
@@ -156,14 +161,22 @@ bool IsAliasBeginning(const std::string& key) { return Index().alias_beginnings.
 std::string NearestKey(const std::string& key) {
   const std::string wanted = CanonicalKey(key);
   const std::string last = LastPart(wanted);
+  // Further away it is another word, and naming it would only mislead.
+  const size_t most = std::max<size_t>(2, wanted.size() / 6), most_of_last = last.size() / 4;
   std::string best;
   size_t best_distance = std::numeric_limits<size_t>::max();
   for (const KeySpec& spec : ConfigSchema()) {
     if (spec.key.find("[]") != std::string::npos && wanted.find('[') == std::string::npos) continue;
+    const std::string last_of_key = LastPart(spec.key);
+    // Words of very different lengths are far from each other: a distance costs the product of
+    // both.
+    if (LengthDifference(wanted, spec.key) > most &&
+        LengthDifference(last, last_of_key) > most_of_last) {
+      continue;
+    }
     const size_t whole = EditDistance(wanted, spec.key);
-    const size_t of_last = EditDistance(last, LastPart(spec.key));
-    // Further away it is another word, and naming it would only mislead.
-    const bool near = whole <= std::max<size_t>(2, wanted.size() / 6) || of_last <= last.size() / 4;
+    const size_t of_last = EditDistance(last, last_of_key);
+    const bool near = whole <= most || of_last <= most_of_last;
     const size_t distance = std::min(whole, 1 + 3 * of_last);
     if (near && distance < best_distance) {
       best = spec.key;

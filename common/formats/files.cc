@@ -17,6 +17,7 @@
 #include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/formats/file_io.h"
+#include "common/process/files/sync_folder.h"
 
 namespace tandem {
 namespace {
@@ -46,17 +47,8 @@ std::string Trimmed(std::string path) {
 std::string PartialPath(const std::string& path) { return Trimmed(path) + kPartialSuffix; }
 
 absl::Status SyncDirectory(const std::string& directory) {
-  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return IoError(directory, "opening the directory", errno);
-  const OutsideWait wait;
-  const int result = ::fsync(fd);
-  const int error = errno;
-  ::close(fd);
-  // Some network file systems cannot sync directories.
-  if (result != 0 && error != EINVAL && error != ENOTSUP) {
-    return IoError(directory, "syncing the directory", error);
-  }
-  return absl::OkStatus();
+  const int error = SyncFolder(directory);
+  return error == 0 ? absl::OkStatus() : IoError(directory, "syncing the directory", error);
 }
 
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {

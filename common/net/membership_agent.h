@@ -68,10 +68,10 @@ class MembershipAgent {
                                                const WorkerNumerics& numerics) = 0;
 
   // Sends `health()` and the progress of the process's threads (common/base/progress.h) every
-  // cluster.heartbeat_seconds from a thread of its own. `on_end` is called
-  // at most once, from that thread: OK: asked to stop (exit 0); Aborted: another process took this
-  // rank (exit 0); Unavailable: no controller for cluster.controller_lost_seconds (exit 69); any
-  // other: refused at re-registration (exit 64).
+  // cluster.heartbeat_seconds from a thread of its own. `on_end` is called at most once, from that
+  // thread: OK: asked to stop (exit 0); Aborted: another process took this rank (exit 0);
+  // Unavailable: no controller for cluster.controller_lost_seconds (exit 69); Internal: lost, as
+  // the engine stands still (exit 70); any other: refused at re-registration (exit 64).
   virtual void StartHeartbeats(std::function<WorkerHealth()> health,
                                std::function<void(absl::Status)> on_end) = 0;
 };

@@ -4,6 +4,8 @@ namespace tandem {
 
 int ExitCodeAt(FailedAt stage, const absl::Status& status) {
   if (status.ok()) return kExitDone;
+  // A place that is there and cannot be used, whichever key names it.
+  if (absl::IsPermissionDenied(status) || absl::IsResourceExhausted(status)) return kExitIoError;
   if (stage == FailedAt::kConfig) {
     return absl::IsNotFound(status) ? kExitNoInput : kExitRefused;
   }
@@ -21,9 +23,6 @@ int ExitCodeAt(FailedAt stage, const absl::Status& status) {
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kFailedPrecondition:
       return inputs ? kExitDataError : kExitInternal;
-    case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kPermissionDenied:
-      return kExitIoError;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
       return kExitPeerLost;

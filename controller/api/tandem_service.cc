@@ -135,11 +135,7 @@ grpc::Status TandemService::GetStatus(grpc::ServerContext*,
   response->set_restarts(parts_.run.budget.spent());
   response->set_memory_plan(memory_plan());
   response->set_waits_for(parts_.run.disk.waits_for());
-  // Until a run has started, its newest step is not known; and a store whose disk refuses to write
-  // is not waited for.
-  if (run.state != RunState::kStarting && response->waits_for().empty()) {
-    response->set_last_lost_step(LastLostStep(run.made_steps));
-  }
+  response->set_last_lost_step(run.last_lost_step);
   return grpc::Status::OK;
 }
 
@@ -211,13 +207,6 @@ grpc::Status TandemService::ListSteps(grpc::ServerContext*,
     *response->add_steps() = std::move(*proto);
   }
   return grpc::Status::OK;
-}
-
-int64_t TandemService::LastLostStep(int64_t made_steps) {
-  const auto undone = parts_.run.store.ListSteps(
-      {.first_step = made_steps + 1, .limit = 1, .undone = true, .workers = false});
-  // The status is of use without it.
-  return undone.ok() && !undone->empty() ? undone->back().step : 0;
 }
 
 absl::StatusOr<int64_t> TandemService::StepOrNewest(int64_t step) {

@@ -27,7 +27,7 @@ std::string RecordedCheckpointDir(const std::string& config_yaml) {
   return "";
 }
 
-std::string CheckpointDirOf(const std::string& run_dir, SqliteRunReader& records) {
+std::string FindCheckpointDirectory(const std::string& run_dir, SqliteRunReader& records) {
   const absl::StatusOr<RunInfo> info = records.NewestRun();
   const std::string dir = info.ok() ? RecordedCheckpointDir(info->config_yaml) : "";
   if (dir.empty()) return run_dir + "/checkpoints";
@@ -42,7 +42,7 @@ std::string UnsavedStepsText(const std::string& run_dir,
                              SqliteRunReader& records,
                              int64_t first,
                              int64_t last) {
-  const std::string dir = CheckpointDirOf(run_dir, records);
+  const std::string dir = FindCheckpointDirectory(run_dir, records);
   const FoundCheckpoint found = CheckpointIndex::OpenReadOnly(dir).FindNewest();
   const int64_t saved = found.newest ? found.newest->step : 0;
   first = std::max(first, saved + 1);

@@ -52,7 +52,7 @@ absl::StatusOr<bool> BackgroundGeneration::RunRound() {
       parts_.limit.MayAdmit(runner.buffer().Counts().groups, runner.options().train_batch_size);
   TANDEM_RETURN_IF_ERROR(runner.TopUpPrompts(admitted, parts_.draw));
   TANDEM_ASSIGN_OR_RETURN(std::vector<GroupRequest> groups,
-                          runner.BeginRound(step_, next_round(), version_));
+                          runner.BeginRound(step_, next_round(), version_, {}));
   if (groups.empty()) return false;
   RolloutDispatcher dispatcher({.max_in_flight_samples = parts_.max_in_flight_samples,
                                 .vocab_limit = parts_.vocab_limit,

@@ -46,9 +46,8 @@ class BackgroundGeneration {
   ~BackgroundGeneration();
 
   // Interrupts the round in progress and waits for it, and for a disk that refused its journal.
-  // Returns the first error of a round, or OK
-  // where the rounds were only interrupted. A round that the journal replays runs as far as it did
-  // the first time.
+  // Returns the first error of a round, or OK where the rounds were only interrupted. A round that
+  // the journal replays runs as far as it did the first time.
   absl::Status End();
 
   // Counts of the completed rounds. Valid after End.

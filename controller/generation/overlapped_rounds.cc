@@ -19,10 +19,12 @@ absl::Status OverlappedRounds::Generate(StepBatch& batch, int64_t missing) {
   return RoundGeneration::Generate(batch, missing);
 }
 
-int64_t OverlappedRounds::MayAdmit() const { return limit_.MayAdmit(buffer().Counts().groups, 0); }
+int64_t OverlappedRounds::MayAdmit(int64_t taken) const {
+  return limit_.MayAdmit(buffer().Counts().groups, taken);
+}
 
-int64_t OverlappedRounds::DueVersion(const StepBatch& batch) const {
-  return limit_.DueVersion(batch.version, runner().options().updates_per_step);
+std::set<int64_t> OverlappedRounds::DueGroups(const StepBatch& batch) const {
+  return buffer().DueGroups(limit_.Deadlines(batch.version, runner().options().updates_per_step));
 }
 
 void OverlappedRounds::StartBackground(const StepBatch& batch) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 
 #include <absl/status/status.h>
 
@@ -34,9 +35,8 @@ class OverlappedRounds final : public RoundGeneration {
   void RollBackStep() override;
 
  private:
-  int64_t MayAdmit() const override;
-  // A group with tokens of this weight version or an older one must be trained in this step.
-  int64_t DueVersion(const StepBatch& batch) const override;
+  int64_t MayAdmit(int64_t taken) const override;
+  std::set<int64_t> DueGroups(const StepBatch& batch) const override;
 
   const StalenessLimit limit_;
   std::unique_ptr<BackgroundGeneration> background_;  // while it runs

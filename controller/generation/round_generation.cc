@@ -31,13 +31,13 @@ absl::Status RoundGeneration::Generate(StepBatch& batch, int64_t missing) {
     probe = context_.probe.Begin(batch.step, batch.version);
   }
   const auto full = [&] {
-    return runner.buffer().complete() >= wanted && runner.buffer().overdue(DueVersion(batch)) == 0;
+    return runner.buffer().complete() >= wanted && DueGroups(batch).empty();
   };
   for (int64_t round = 0; !full(); ++round) {
     if (round == runner.options().max_rounds_without_batch) {
       return runner.NoBatch(batch.step, round, wanted);
     }
-    TANDEM_RETURN_IF_ERROR(RunRound(batch, std::exchange(probe, {})));
+    TANDEM_RETURN_IF_ERROR(RunRound(batch, wanted, std::exchange(probe, {})));
   }
   // A buffer that fills the batch without a round leaves the probe to be generated alone.
   if (!probe.empty()) TANDEM_RETURN_IF_ERROR(Dispatch(batch, std::move(probe)));
@@ -46,12 +46,14 @@ absl::Status RoundGeneration::Generate(StepBatch& batch, int64_t missing) {
   return TakeBatch(batch, wanted);
 }
 
-absl::Status RoundGeneration::RunRound(StepBatch& batch, std::vector<GroupRequest> others) {
+absl::Status RoundGeneration::RunRound(StepBatch& batch,
+                                       int64_t wanted,
+                                       std::vector<GroupRequest> others) {
   RoundRunner& runner = *runner_;
-  TANDEM_RETURN_IF_ERROR(runner.TopUpPrompts(MayAdmit(), draw()));
+  TANDEM_RETURN_IF_ERROR(runner.TopUpPrompts(MayAdmit(options_.train_batch_size - wanted), draw()));
   TANDEM_ASSIGN_OR_RETURN(
       std::vector<GroupRequest> requests,
-      runner.BeginRound(batch.step, rounds_++, batch.version, DueVersion(batch)));
+      runner.BeginRound(batch.step, rounds_++, batch.version, DueGroups(batch)));
   ReportNotices();
   std::move(requests.begin(), requests.end(), std::back_inserter(others));
   TANDEM_RETURN_IF_ERROR(Dispatch(batch, std::move(others)));

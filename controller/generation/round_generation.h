@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,13 +58,15 @@ class RoundGeneration : public GenerationMode {
   absl::Status EndRound();
 
  private:
-  // The number of fresh groups that may be admitted to the buffer now.
-  virtual int64_t MayAdmit() const { return std::numeric_limits<int64_t>::max(); }
-  // RoundSpec::due_version of the step's own rounds.
-  virtual int64_t DueVersion(const StepBatch& /*batch*/) const { return -1; }
+  // The number of fresh groups that may be admitted to the buffer now, where the step has taken
+  // `taken` groups out of it.
+  virtual int64_t MayAdmit(int64_t /*taken*/) const { return std::numeric_limits<int64_t>::max(); }
+  // The groups that the step waits for: RoundSpec::due_groups of its own rounds.
+  virtual std::set<int64_t> DueGroups(const StepBatch& /*batch*/) const { return {}; }
 
-  // One round of the buffer's unfinished groups and, in the same dispatch, of `others`.
-  absl::Status RunRound(StepBatch& batch, std::vector<GroupRequest> others);
+  // One round of the buffer's unfinished groups and, in the same dispatch, of `others`, for a step
+  // that lacks `wanted` groups.
+  absl::Status RunRound(StepBatch& batch, int64_t wanted, std::vector<GroupRequest> others);
   absl::Status Dispatch(StepBatch& batch, std::vector<GroupRequest> groups);
   absl::Status TakeBatch(StepBatch& batch, int64_t wanted);
 

@@ -82,20 +82,21 @@ absl::StatusOr<Round> Round::Plan(RolloutBuffer& buffer, RoundSpec spec) {
   int64_t groups = 0;
   for (const auto& [number, group] : buffer.state().groups) {
     if (group.complete()) continue;
-    if (round.spec_.groups > 0 && groups++ == round.spec_.groups) break;
-    round.PlanGroup(group);
+    const bool is_due = round.spec_.due_groups.contains(number);
+    // The step waits for those that are due, however many are older.
+    if (round.spec_.groups > 0 && groups++ >= round.spec_.groups && !is_due) continue;
+    round.PlanGroup(group, is_due);
   }
   return round;
 }
 
-void Round::PlanGroup(const BufferedGroup& group) {
+void Round::PlanGroup(const BufferedGroup& group, bool is_due) {
   const int64_t budget = buffer_->options().sampling.max_tokens;
-  const bool overdue = group.oldest_version() <= spec_.due_version;
   for (const BufferedSample& sample : group.samples) {
     if (sample.finished()) continue;
     PlannedSample& plan = samples_[sample.sample_id];
     plan = {.sent = true, .tokens_before = sample.tokens()};
-    plan.is_final = overdue || sample.versions_before(spec_.version) >= spec_.max_versions - 1;
+    plan.is_final = is_due || sample.versions_before(spec_.version) >= spec_.max_versions - 1;
     int64_t allowed = plan.is_final ? 0 : spec_.cap;
     if (spec_.interruption_points) {
       const auto point = spec_.interruption_points->find(sample.sample_id);

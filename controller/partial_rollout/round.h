@@ -69,7 +69,7 @@ class Round {
   Round(RolloutBuffer& buffer, RoundSpec spec) : buffer_(&buffer), spec_(std::move(spec)) {}
 
   // Plans the unfinished samples of `group`.
-  void PlanGroup(const BufferedGroup& group);
+  void PlanGroup(const BufferedGroup& group, bool is_due);
   // For the samples at `positions` of `group`, which are all final or all not.
   GroupRequest MakeRequest(int64_t number,
                            const BufferedGroup& group,

@@ -46,14 +46,14 @@ bool RoundRunner::JournaledAfter(int64_t step, int64_t round) const {
 absl::StatusOr<std::vector<GroupRequest>> RoundRunner::BeginRound(int64_t step,
                                                                   int64_t round,
                                                                   int64_t version,
-                                                                  int64_t due_version) {
+                                                                  std::set<int64_t> due_groups) {
   RoundSpec spec{.step = step,
                  .round = round,
                  .version = version,
                  .groups = options_.groups_per_round,
                  .cap = options_.cap,
                  .max_versions = options_.max_versions,
-                 .due_version = due_version};
+                 .due_groups = std::move(due_groups)};
   if (options_.journaled()) spec.interruption_points = journal_->Find(step, round, version);
   deadline_ = clock_.Now() + round_time_;
   time_adapted_ = false;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,12 +50,12 @@ class RoundRunner {
   bool JournaledAfter(int64_t step, int64_t round) const;
 
   // The requests of round `round` (from 0) of `step` to the rollouts, which serve weight version
-  // `version`; `due_version` as in RoundSpec. Where the journal's entry does not fit the buffer,
+  // `version`; `due_groups` as in RoundSpec. Where the journal's entry does not fit the buffer,
   // the journal is dropped from this round on, with a notice. Errors as Round::Plan.
   absl::StatusOr<std::vector<GroupRequest>> BeginRound(int64_t step,
                                                        int64_t round,
                                                        int64_t version,
-                                                       int64_t due_version = -1);
+                                                       std::set<int64_t> due_groups);
   // Whether until_groups would end a round before it begins.
   bool BatchIsComplete() const {
     return options_.until_groups > 0 && buffer_->complete() >= options_.until_groups;

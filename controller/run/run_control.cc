@@ -174,6 +174,8 @@ RunControl::Snapshot RunControl::snapshot() const {
           .made_steps = made_steps_,
           .total_steps = total_steps_,
           .version = version_,
+          // Until a run has started, its newest step is not known.
+          .last_lost_step = started_ && last_undone_step_ > made_steps_ ? last_undone_step_ : 0,
           .error = error_,
           .stopping = stopping_,
           .ended = ended_};
@@ -235,11 +237,16 @@ void RunControl::Shorten(int64_t steps) {
   changed_.NotifyAll();
 }
 
+void RunControl::OnUndone(int64_t last_step) {
+  const MutexLock lock(state_mutex_);
+  last_undone_step_ = last_step;
+}
+
 void RunControl::OnStepDone(int64_t steps, int64_t version, StepStage stage) {
   const MutexLock lock(state_mutex_);
-  made_steps_ = steps;
+  made_steps_ = stage == StepStage::kFailed ? finished_steps_ : steps;
   version_ = version;
-  if (stage == StepStage::kMade) return;
+  if (stage != StepStage::kFinished) return;
   finished_steps_ = steps;
   UpdateOperations();
   changed_.NotifyAll();

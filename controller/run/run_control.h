@@ -32,7 +32,7 @@ struct OperationStatus {
 };
 
 enum class StartMode { kTrain, kPaused };
-enum class StepStage { kMade, kFinished };
+enum class StepStage { kFailed, kMade, kFinished };
 
 // Calls whose answers are remembered, so that repeating one changes nothing; the oldest are
 // forgotten first, operations only once they are done.
@@ -76,6 +76,8 @@ class RunControl {
     int64_t made_steps = 0;  // one more than finished while that one is saved or validated
     int64_t total_steps = 0;
     int64_t version = 0;  // weight version after the made steps
+    // The newest step after the made ones that was undone and is not made again yet; 0: none.
+    int64_t last_lost_step = 0;
     std::string error;
     bool stopping = false;  // the run is to end after the current step, or now
     bool ended = false;     // by OnEnded
@@ -98,9 +100,12 @@ class RunControl {
   // Ends the run after `steps` steps, if that is fewer than so far. Operations are shortened as
   // well.
   void Shorten(int64_t steps);
+  // The newest of all steps that recoveries and starts have undone, made again or not; 0: none.
+  void OnUndone(int64_t last_step);
   // Called after a step, and after a recovery, which may have gone back to an earlier step. kMade:
   // the step is recorded, but its checkpoint and validation are still to come; operations and stop
-  // requests do not count it as finished.
+  // requests do not count it as finished. kFailed: it was made or not, and does not count until a
+  // recovery says where the run stands.
   void OnStepDone(int64_t steps, int64_t version, StepStage stage = StepStage::kFinished);
   void OnEnded(const absl::Status& status);
 
@@ -140,6 +145,7 @@ class RunControl {
   int64_t finished_steps_ ABSL_GUARDED_BY(state_mutex_) = 0;
   int64_t made_steps_ ABSL_GUARDED_BY(state_mutex_) = 0;
   int64_t version_ ABSL_GUARDED_BY(state_mutex_) = 0;
+  int64_t last_undone_step_ ABSL_GUARDED_BY(state_mutex_) = 0;
   int64_t target_ ABSL_GUARDED_BY(state_mutex_) = 0;  // train up to this step
   std::string error_ ABSL_GUARDED_BY(state_mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(state_mutex_);

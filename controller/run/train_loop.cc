@@ -1,6 +1,7 @@
 #include "controller/run/train_loop.h"
 
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -87,6 +88,7 @@ absl::Status TrainLoop::Train() {
 }
 
 absl::Status TrainLoop::RecoverFrom(absl::Status status, const RunPosition& before) {
+  control_.OnStepDone(before.finished_steps, before.version, StepStage::kFailed);
   if (position_.finished_steps == before.finished_steps) {
     // If no optimizer step has run, the trainers still hold the weights from the end of the last
     // step.
@@ -271,6 +273,9 @@ bool TrainLoop::complete() const {
 
 absl::Status TrainLoop::Rewind(int64_t step) {
   TANDEM_RETURN_IF_ERROR(context_.store.UndoAfter(step, recovery_.generation()));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<StepRecord> undone,
+                          context_.store.ListSteps({.limit = 1, .undone = true, .workers = false}));
+  control_.OnUndone(undone.empty() ? 0 : undone.back().step);
   TANDEM_RETURN_IF_ERROR(RewindMetrics(step));
   return validation_.Reload();
 }

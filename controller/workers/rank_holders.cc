@@ -83,11 +83,42 @@ std::vector<WorkerEntry> RankHolders::Read() const {
   return {};
 }
 
+RankHolders::RankHolders(const std::string& run_dir) : RankHolders(run_dir, WritePrivateFile) {}
+
+RankHolders::RankHolders(const std::string& run_dir, Writer write)
+    : path_(run_dir + "/workers.json"), write_(std::move(write)) {}
+
 void RankHolders::Write(const WorkerRegistry& registry) {
-  const MutexLock lock(write_mutex_);  // so that the newest state is written last
+  int64_t asked = 0;
+  {
+    const MutexLock lock(turn_mutex_);
+    const int64_t own = ++asked_;
+    ++waiting_;
+    while (busy_ && covered_ < own) turn_ended_.Wait(turn_mutex_);
+    --waiting_;
+    if (covered_ >= own) return;
+    busy_ = true;
+    asked = asked_;  // the registry has what they ask for
+  }
+  WriteNow(registry);
+  const MutexLock lock(turn_mutex_);
+  covered_ = asked;
+  busy_ = false;
+  turn_ended_.NotifyAll();
+}
+
+int64_t RankHolders::waiting() const {
+  const MutexLock lock(turn_mutex_);
+  return waiting_;
+}
+
+void RankHolders::WriteNow(const WorkerRegistry& registry) {
   Json workers = Json::array();
   for (const WorkerEntry& entry : registry.Workers(true)) workers.push_back(ToJson(entry));
-  const absl::Status written = WritePrivateFile(path_, workers.dump(1) + "\n");
+  std::string text = workers.dump(1) + "\n";
+  if (text == written_) return;
+  const absl::Status written = write_(path_, text);
+  written_ = written.ok() ? std::move(text) : "";
   if (written.ok() || std::exchange(told_, true)) return;
   LogWarn(
       "cannot save which process has which rank; a restarted controller could give a rank to "
@@ -96,7 +127,9 @@ void RankHolders::Write(const WorkerRegistry& registry) {
 }
 
 void RankHolders::Remove() {
-  const MutexLock lock(write_mutex_);
+  const MutexLock lock(turn_mutex_);
+  while (busy_) turn_ended_.Wait(turn_mutex_);
+  written_.clear();
   std::error_code error;
   std::filesystem::remove(path_, error);
   if (error) LogWarn("cannot remove {}: {}", path_, error.message());

@@ -57,7 +57,8 @@ class WorkerPool {
   void NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger);
   std::string numerics_class() const { return registry_.numerics_class(); }
 
-  // Marks the worker lost because a call to it failed; its next heartbeat makes it ready again.
+  // Marks the worker lost because a call to it failed; its next heartbeat that tells
+  // progress makes it ready again.
   void MarkLost(const WorkerKey& key, int64_t incarnation);
   // Marks workers lost that send no heartbeats, or whose engine stands still, then ends the calls
   // to all that are lost or were replaced. A thread of its own calls this periodically, so that no

@@ -261,11 +261,18 @@ absl::Status WorkerRegistry::Heartbeat(const WorkerKey& key,
   TANDEM_RETURN_IF_ERROR(CheckCurrentLocked(key, incarnation));
   TANDEM_RETURN_IF_ERROR(CheckNumerics(key, news.numerics_class));
   WorkerEntry& entry = workers_.at(key);
+  const bool still = news.progress.still_for >= options_.progress_limit;
+  if (still && entry.stands_still && entry.state == WorkerEntry::State::kLost) {
+    // Its rank is another process's after heartbeat_timeout, even if it cannot end itself.
+    return Internal(
+        "{} (incarnation {}, process {}) is lost, as it made {}: it ends to be started again",
+        key.Text(), incarnation, entry.announcement.pid, StandstillText(news.progress));
+  }
   if (news.numerics_class.empty()) news.numerics_class = entry.news.numerics_class;
   entry.news = std::move(news);
   entry.last_heartbeat = clock_.Now();
-  entry.stands_still = entry.news.progress.still_for >= options_.progress_limit;
-  if (entry.stands_still) return absl::OkStatus();  // DetectLost sees to it; a lost one stays lost
+  entry.stands_still = still;
+  if (still) return absl::OkStatus();  // DetectLost sees to it
   entry.state = entry.news.numerics_class.empty() ? WorkerEntry::State::kStarting
                                                   : WorkerEntry::State::kReady;
   return absl::OkStatus();

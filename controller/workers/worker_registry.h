@@ -56,7 +56,7 @@ struct Announcement {
 
 // What a worker's engine is at, by the worker's own account (EngineProgress of controller.proto).
 struct EngineProgress {
-  int64_t moves = 0;
+  int64_t moves = 0;         // MovesOfProcess: of all its threads, not of the engine's alone
   std::string activity;      // "attention, layer 7"; empty: no work is due
   absl::Duration still_for;  // since the last move while work is due
 };
@@ -116,7 +116,8 @@ struct RegistryOptions {
 // States: a worker is starting until its numerics class is known, then ready. It becomes lost when
 // no heartbeat arrives for heartbeat_timeout, when its heartbeats report no progress for
 // progress_limit, or when a call to it fails. The next heartbeat that reports progress makes it
-// ready again. Ranks: a process that asks for a taken rank is refused while the holder is alive;
+// ready again; one that is lost and still reports none is told to end, and counts as silent from
+// then on. Ranks: a process that asks for a taken rank is refused while the holder is alive;
 // otherwise it takes the rank and gets a new incarnation. A holder that the controller sees in
 // /proc is dead when /proc no longer lists it. Any other holder (another host or container) counts
 // as dead after heartbeat_timeout without a message, or register_timeout while it is starting. A
@@ -140,7 +141,8 @@ class WorkerRegistry {
   absl::StatusOr<int64_t> Register(const Announcement& announcement);
 
   // NotFound: the worker is unknown (the controller was restarted) and must register again.
-  // Aborted: it was replaced. FailedPrecondition: numerics classes mixed.
+  // Aborted: it was replaced. Internal: it is lost, as it stands still, and must end.
+  // FailedPrecondition: numerics classes mixed.
   absl::Status Heartbeat(const WorkerKey& key, int64_t incarnation, HeartbeatNews news);
 
   // Keeps a memory ledger that is newer than the worker's last heartbeat.

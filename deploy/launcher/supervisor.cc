@@ -162,8 +162,7 @@ Actions Supervisor::OnStopRequest(int signal, Instant now) {
     KillAll(&actions);
   } else {
     Say("Stopping; finished steps that no checkpoint has are saved first. Press Ctrl-C again to "
-        "quit "
-        "without saving.",
+        "quit without saving.",
         &actions);
     GiveUp(128 + signal, "Stopped", now, &actions);
     if (state_ == State::kStoppingController) kill_at_ = now + options_.stop_grace;

@@ -23,7 +23,7 @@ FUNCTIONS = {
     "common/text/jinja/value/value.h: Value": 33,
     "common/weights/layout.h: WeightLayout": 16,
     "controller/partial_rollout/round_runner.h: RoundRunner": 16,
-    "controller/run/run_control.h: RunControl": 16,
+    "controller/run/run_control.h: RunControl": 17,
     "controller/workers/worker_registry.h: WorkerRegistry": 16,
     "rollout_worker/rollout_service.cc: GrpcRolloutService": 16,
     "rollout_worker/weights/weight_updates.h: WeightUpdates": 17,

@@ -164,7 +164,7 @@ TEST_CASE("what a start refuses in cluster is refused by a dry run in the same w
   };
   for (const Case& c : std::vector<Case>{
            {{"cluster.run_dir=" + shared},
-            64,
+            74,
             {"cluster.run_dir: " + shared, "users of this host"}},
            {{"cluster.listen=127.0.0.1:0"}, 64, {"cluster.listen=127.0.0.1:0: the launcher must"}},
            {{"cluster.listen=unix:" + nope + "/x"}, 66, {"the folder " + nope + " does not exist"}},

@@ -1,6 +1,7 @@
 // A whole run around a train loop, with fake workers, data, rewards and time.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -113,6 +114,7 @@ class MemoryRunStore : public RunStore {
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<StepRecord>> ListSteps(const StepQuery& query) override {
+    ++step_queries;
     std::vector<StepRecord> list;
     if (query.undone) {
       for (const StepRecord& step : undone) {
@@ -143,6 +145,7 @@ class MemoryRunStore : public RunStore {
 
   std::map<int64_t, StepRecord> steps;
   std::vector<StepRecord> undone;
+  std::atomic<int> step_queries = 0;  // so far
   std::map<int64_t, std::vector<SampleRecord>> samples;
   std::vector<EvaluationRecord> evaluations;
   // Called by each write, which fails with its error and changes nothing then. May be empty.

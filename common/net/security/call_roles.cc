@@ -102,10 +102,11 @@ bool IsOfRank(const CallerIdentity& caller, const MayCall& may, int server) {
          caller.rank == server;
 }
 
-// "controller or trainer of rank 1"
+// "controller or trainer of rank 1"; of a server without a rank "controller or trainer without a
+// rank", as a certificate for one rank alone is of no use there.
 std::string RolesText(const MayCall& may, int server) {
   std::string text = fmt::format("{}", fmt::join(may.roles, " or "));
-  if (may.of_own_rank) text += server < 0 ? " of any rank" : fmt::format(" of rank {}", server);
+  if (may.of_own_rank) text += server < 0 ? " without a rank" : fmt::format(" of rank {}", server);
   return text;
 }
 

@@ -42,8 +42,8 @@ absl::StatusOr<std::vector<CallerIdentity>> ParseIdentities(const std::vector<st
 // For whom a server answers over TLS.
 struct ServedCallers {
   std::string project;
-  int rank =
-      -1;  // of the worker that serves: some calls are for workers of its rank alone; -1: none
+  // Of the worker that serves: some calls are for workers of its rank alone. -1: none.
+  int rank = -1;
 };
 
 // PermissionDenied names the role found, the role needed and the call. `callers` may be empty.

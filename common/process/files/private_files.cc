@@ -15,6 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
+#include "common/process/files/sync_folder.h"
 #include "common/process/local_socket.h"
 
 namespace tandem {
@@ -116,6 +117,19 @@ absl::Status ClosePrivate(const std::string& path, const Folder& folder) {
   return absl::OkStatus();
 }
 
+// Whether other users can put a socket of theirs in the place of ours. With the sticky bit they
+// remove only what is their own.
+bool OthersReplaceSockets(const Folder& folder) {
+  return folder.open_to(kOthersWrite) && !folder.open_to(S_ISVTX);
+}
+
+// Refuses a folder in which others can replace sockets and which is not this user's to change;
+// changes nothing.
+absl::Status RefuseSocketFolder(const std::string& path, const Folder& folder) {
+  return OthersReplaceSockets(folder) && !folder.ours() ? WritableByOthers(path, folder)
+                                                        : absl::OkStatus();
+}
+
 }  // namespace
 
 void KeepOthersFromWriting() { umask(umask(0777) | kOthersWrite); }
@@ -136,8 +150,9 @@ absl::Status CheckPrivateFolder(const std::string& path) {
 absl::Status MakeSocketFolder(const std::string& path) {
   TANDEM_RETURN_IF_ERROR(MakeMissing(path));
   TANDEM_ASSIGN_OR_RETURN(const Folder folder, OpenFolder(path));
-  if (!folder.open_to(kOthersWrite) || folder.open_to(S_ISVTX)) return absl::OkStatus();
-  if (!folder.ours() || !folder.Close(kOthersWrite)) return WritableByOthers(path, folder);
+  TANDEM_RETURN_IF_ERROR(RefuseSocketFolder(path, folder));
+  if (!OthersReplaceSockets(folder)) return absl::OkStatus();
+  if (!folder.Close(kOthersWrite)) return WritableByOthers(path, folder);
   LogInfo("other users could write in {} (mode {:04o}): took that right away", path,
           folder.info.st_mode & 07777);
   return absl::OkStatus();
@@ -145,19 +160,10 @@ absl::Status MakeSocketFolder(const std::string& path) {
 
 absl::Status CheckSocketFolder(const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(const Folder folder, OpenFolder(path));
-  const bool stays_open = folder.open_to(kOthersWrite) && !folder.open_to(S_ISVTX);
-  return stays_open && !folder.ours() ? WritableByOthers(path, folder) : absl::OkStatus();
+  return RefuseSocketFolder(path, folder);
 }
 
 namespace {
-
-// So that a rename in it survives a power failure. Some network file systems cannot sync folders.
-bool SyncFolderOf(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  const UniqueFd fd(
-      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  return fd.valid() && (fsync(fd.get()) == 0 || errno == EINVAL || errno == ENOTSUP);
-}
 
 // Why a file with these properties is not used; OK: it is this user's alone.
 absl::Status CheckPrivateFile(const std::string& path, const struct stat& info) {
@@ -195,10 +201,13 @@ absl::Status WritePrivateFile(const std::string& path, const std::string& text) 
   UniqueFd fd(open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid()) return failed("make");
   // The umask may have taken away what the owner needs.
-  const bool written = fchmod(fd.get(), 0600) == 0 &&
-                       write(fd.get(), text.data(), text.size()) == std::ssize(text) &&
-                       fsync(fd.get()) == 0 && rename(fresh.c_str(), path.c_str()) == 0 &&
-                       SyncFolderOf(path);
+  bool written = fchmod(fd.get(), 0600) == 0 &&
+                 write(fd.get(), text.data(), text.size()) == std::ssize(text) &&
+                 fsync(fd.get()) == 0 && rename(fresh.c_str(), path.c_str()) == 0;
+  if (written) {
+    errno = SyncFolder(std::filesystem::path(path).parent_path());
+    written = errno == 0;
+  }
   if (written) return absl::OkStatus();
   const absl::Status status = failed("write");
   unlink(fresh.c_str());

@@ -81,10 +81,33 @@ int64_t RolloutBuffer::complete() const {
                        [](const auto& numbered) { return numbered.second.complete(); });
 }
 
-int64_t RolloutBuffer::overdue(int64_t version) const {
-  return std::count_if(state_.groups.begin(), state_.groups.end(), [version](const auto& numbered) {
-    return !numbered.second.complete() && numbered.second.oldest_version() <= version;
-  });
+std::set<int64_t> RolloutBuffer::DueGroups(const TrainingDeadlines& deadlines) const {
+  std::set<int64_t> due;
+  // `wait`: batches after the next one. StalenessLimit alone bounds the last of them.
+  const int64_t batches = std::max<int64_t>(1, deadlines.max_staleness);
+  for (int64_t wait = 0; wait < batches; ++wait) {
+    const int64_t version = deadlines.due_version + wait * deadlines.updates_per_step;
+    int64_t room = wait * deadlines.batch_groups;
+    // From the newest on: the oldest ones find no room.
+    for (auto it = state_.groups.rbegin(); it != state_.groups.rend(); ++it) {
+      const auto& [number, group] = *it;
+      if (group.complete() || group.oldest_version() > version) continue;
+      if (room-- <= 0) due.insert(number);
+    }
+  }
+  return due;
+}
+
+std::vector<int64_t> RolloutBuffer::OldestComplete(int64_t n) const {
+  std::vector<std::pair<int64_t, int64_t>> by_age;  // oldest version, number
+  for (const auto& [number, group] : state_.groups) {
+    if (group.complete()) by_age.emplace_back(group.oldest_version(), number);
+  }
+  std::sort(by_age.begin(), by_age.end());
+  std::vector<int64_t> oldest;
+  for (int64_t i = 0; i < n; ++i) oldest.push_back(by_age[static_cast<size_t>(i)].second);
+  std::sort(oldest.begin(), oldest.end());
+  return oldest;
 }
 
 BufferCounts RolloutBuffer::Counts() const {
@@ -125,11 +148,9 @@ absl::StatusOr<TakenGroups> RolloutBuffer::Take(
     return FailedPrecondition("{} complete groups requested, the buffer has {}", n, counts.Text());
   }
   TakenGroups taken;
-  std::vector<int64_t> leaving;
-  for (auto it = state_.groups.begin(); std::ssize(leaving) < n; ++it) {
-    const BufferedGroup& group = it->second;
-    if (!group.complete()) continue;
-    const int64_t position = std::ssize(leaving);
+  const std::vector<int64_t> leaving = OldestComplete(n);
+  for (int64_t position = 0; position < n; ++position) {
+    const BufferedGroup& group = state_.groups.at(leaving[static_cast<size_t>(position)]);
     for (size_t i = 0; i < group.samples.size(); ++i) {
       TANDEM_ASSIGN_OR_RETURN(Sample sample, ReadSample(group, i));
       sample.group = position;
@@ -140,7 +161,6 @@ absl::StatusOr<TakenGroups> RolloutBuffer::Take(
       TANDEM_RETURN_IF_ERROR(on_sample(position, std::move(sample)));
     }
     taken.prompts.push_back(*group.prompt);
-    leaving.push_back(it->first);
   }
   for (const int64_t number : leaving) state_.groups.erase(number);
   return taken;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "controller/data/prompt.h"
 #include "controller/partial_rollout/buffer/buffered_sample.h"
 #include "controller/partial_rollout/buffer/resume_check.h"
+#include "controller/partial_rollout/buffer/round_spec.h"
 #include "controller/partial_rollout/buffer/saved_buffer.h"
 
 namespace tandem {
@@ -64,8 +66,10 @@ class RolloutBuffer {
   const BufferOptions& options() const { return options_; }
   const BufferState& state() const { return state_; }
   int64_t complete() const;  // groups; polled between samples, and cheaper than Counts
-  // Unfinished groups with tokens of weight version `version` or older: see RoundSpec::due_version.
-  int64_t overdue(int64_t version) const;
+  // The unfinished groups, by number, that the next batch must wait for: all that may not wait for
+  // another batch, and the oldest of those that may wait for `k` batches, as far as there are more
+  // of them than `k` batches have room for.
+  std::set<int64_t> DueGroups(const TrainingDeadlines& deadlines) const;
   BufferCounts Counts() const;
 
   // Appends a group for each prompt. AlreadyExists: the buffer has that row of the data in that
@@ -81,10 +85,11 @@ class RolloutBuffer {
   // as Find; with an error the buffer is unchanged.
   absl::Status Extend(const Sample& sample);
 
-  // Moves the `n` oldest complete groups out of the buffer. `on_sample` receives their samples one
-  // by one, in order of group and index, with Sample::group the position in the batch and segments
-  // and index filled in. FailedPrecondition: fewer groups are complete. With an error of
-  // `on_sample` all groups stay.
+  // Moves the `n` oldest complete groups out of the buffer: those whose first token is of the
+  // oldest weights, in the order in which they were drawn where that is equal. `on_sample` receives
+  // their samples one by one, in order of group and index, with Sample::group the position in the
+  // batch and segments and index filled in. FailedPrecondition: fewer groups are complete. With an
+  // error of `on_sample` all groups stay.
   absl::StatusOr<TakenGroups> Take(
       int64_t n, const std::function<absl::Status(int64_t position, Sample sample)>& on_sample);
 
@@ -108,6 +113,8 @@ class RolloutBuffer {
   RolloutBuffer(std::string dir, BufferOptions options)
       : dir_(std::move(dir)), options_(std::move(options)) {}
 
+  // The numbers of the `n` complete groups that Take takes, in the order in which they were drawn.
+  std::vector<int64_t> OldestComplete(int64_t n) const;
   absl::Status CheckPrompt(const Prompt& prompt) const;
   absl::StatusOr<Sample> ReadSample(const BufferedGroup& group, size_t index) const;
   // A new token file with the groups of `saved`.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 
 namespace tandem {
 
@@ -15,12 +16,11 @@ struct RoundSpec {
   int64_t step = 0;
   int64_t round = 0;         // of the step, from 0
   int64_t version = 0;       // of the weights that sample
-  int64_t groups = 0;        // at most this many unfinished groups, oldest first; 0: all
+  int64_t groups = 0;        // so many of the oldest unfinished groups, and `due_groups`; 0: all
   int64_t cap = 0;           // new tokens of a sample that is not final; 0: no cap
   int64_t max_versions = 8;  // see PartialOptions
-  // All samples of a group with tokens of this weight version or an older one are final: the group
-  // may not wait for another step. -1: none.
-  int64_t due_version = -1;
+  // Groups, by number, all of whose samples are final: RolloutBuffer::DueGroups.
+  std::set<int64_t> due_groups;
   // Set in a round that is repeated from the journal. Samples with an entry get exactly as many
   // tokens as they had after the round the first time (those that got none are not requested); the
   // others are generated to their end, as they were then, without `cap`. Nothing else interrupts
@@ -41,6 +41,16 @@ struct RoundCounts {
   int64_t prefilled_again_tokens = 0;
 };
 
+// By when carried groups must be trained so that no token gets too old.
+struct TrainingDeadlines {
+  // Groups with tokens of this weight version or an older one may not wait for another step; those
+  // of the `updates_per_step` versions after it may wait for one, and so on. -1: no group is due.
+  int64_t due_version = -1;
+  int64_t updates_per_step = 1;
+  int64_t max_staleness = 0;  // steps
+  int64_t batch_groups = 0;   // that a step trains
+};
+
 // How far generation may run ahead of training: the capacity rule of AReaL (Fu et al., "AReaL: A
 // Large-Scale Asynchronous Reinforcement Learning System for Language Reasoning", eq. 3), in
 // groups. With B groups per batch, N groups admitted so far and i batches trained, it demands
@@ -48,7 +58,8 @@ struct RoundCounts {
 // admission, so each one was begun by weights at most eta batches older than those it trains. A
 // batch counts as one weight version, however many updates are made of it. N - i * B groups are
 // admitted and not trained yet, so the rule needs no counters that a recovery would have to
-// restore. Immutable; thread-safe.
+// restore. Where finished groups overtake older ones that are not finished, Deadlines says when
+// they may not. Immutable; thread-safe.
 class StalenessLimit {
  public:
   // `batch_groups` is B, at least 1; `max_staleness` is eta, at least 0.
@@ -67,6 +78,13 @@ class StalenessLimit {
   // steps, as a step may skip updates.
   int64_t DueVersion(int64_t version, int64_t updates_per_step) const {
     return version - (max_staleness_ - 1) * updates_per_step - 1;
+  }
+  // The same for the steps that follow.
+  TrainingDeadlines Deadlines(int64_t version, int64_t updates_per_step) const {
+    return {.due_version = DueVersion(version, updates_per_step),
+            .updates_per_step = updates_per_step,
+            .max_staleness = max_staleness_,
+            .batch_groups = batch_groups_};
   }
 
  private:

@@ -12,6 +12,8 @@
 
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
+#include "common/process/local_socket.h"
+#include "common/process/threads.h"
 #include "tandem/v1/reward.grpc.pb.h"
 #include "tests/support/file_mode.h"
 #include "tests/support/patience.h"
@@ -161,6 +163,24 @@ TEST_CASE("RpcServer replaces a dead socket, refuses a live one and a plain file
 
   std::ofstream(path) << "text";
   REQUIRE(absl::IsAlreadyExists(RpcServer::Start("unix:" + path, {&second}, {}).status()));
+}
+
+TEST_CASE("RpcServer takes the place of a server whose socket goes while it waits for it",
+          "[rpc]") {
+  testing::TempDir dir;
+  const std::string path = dir.path() / "x.sock";
+  UniqueFd leaving = *ListenLocal(path);
+  // The new server connects to see whether somebody listens: by then it has begun to wait.
+  NamedThread leaves("leaves", [&] {
+    const auto asked = AcceptLocal(leaving.get(), RealClock().Now() + testing::kPatience);
+    if (asked.ok()) unlink(path.c_str());
+  });
+  CountingReward service;
+  auto server = RpcServer::Start("unix:" + path, {&service}, {});
+  leaves.Join();
+  INFO(server.status());
+  REQUIRE(server.ok());
+  REQUIRE(ScoresFrom("unix:" + path) == 1);
 }
 
 TEST_CASE("RpcServer refuses addresses it cannot have, with the reason", "[rpc]") {

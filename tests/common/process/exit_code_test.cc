@@ -15,6 +15,8 @@ TEST_CASE("Exit codes tell configuration, inputs, disks, peers and bugs apart", 
   REQUIRE(ExitCodeAt(kRun, absl::OkStatus()) == 0);
   REQUIRE(ExitCodeAt(kConfig, absl::NotFoundError("no such config")) == 66);
   REQUIRE(ExitCodeAt(kConfig, absl::InvalidArgumentError("unknown key")) == 64);
+  REQUIRE(ExitCodeAt(kConfig, absl::PermissionDeniedError("users share the run directory")) == 74);
+  REQUIRE(ExitCodeAt(kConfig, absl::AlreadyExistsError("another controller")) == 64);
   REQUIRE(ExitCodeAt(kInputs, absl::InvalidArgumentError("no JSON")) == 65);
   REQUIRE(ExitCodeAt(kInputs, absl::UnimplementedError("mamba")) == 65);
   REQUIRE(ExitCodeAt(kInputs, absl::DataLossError("cut short")) == 65);

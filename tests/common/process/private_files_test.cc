@@ -1,5 +1,6 @@
 #include "common/process/files/private_files.h"
 
+#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/process/files/sync_folder.h"
 #include "common/process/local_socket.h"
 #include "tests/support/file_mode.h"
 #include "tests/support/temp_dir.h"
@@ -235,6 +237,15 @@ TEST_CASE("A secret of another user is not used, and root is told of file system
   REQUIRE(Says(theirs, path + " is not used, as it belongs to user " + std::to_string(kAnother)));
   REQUIRE(Says(theirs, "this process runs as user 0: start it as that user"));
   REQUIRE(Says(theirs, "no_root_squash"));
+}
+
+TEST_CASE("A folder is synced, and what is none is told by its errno", "[private_files]") {
+  const testing::TempDir dir;
+  REQUIRE(SyncFolder(dir.path()) == 0);
+  REQUIRE(SyncFolder("") == 0);
+  REQUIRE(SyncFolder(dir.path() / "nowhere") == ENOENT);
+  std::ofstream(dir.path() / "file") << "text";
+  REQUIRE(SyncFolder(dir.path() / "file") == ENOTDIR);
 }
 
 TEST_CASE("A local socket is its owner's alone under any umask", "[private_files]") {

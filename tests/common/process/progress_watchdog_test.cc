@@ -120,18 +120,19 @@ TEST_CASE("What a thread without work notes counts for nobody", "[progress]") {
   helper.Join();
   REQUIRE(OwnProgress().moves == before.moves);
   REQUIRE(OwnProgress().Text() == "in weight sync");
-  int64_t other = 0;
+  int64_t other = 0, moves = 0;
   bool listed = false;
   NamedThread worker("worker", [&] {
     const WorkStep own("collective");
     other = OwnThread();
     listed = IsListed(other);
+    moves = MovesOfProcess();
   });
-  const int64_t moves = MovesOfProcess();
   worker.Join();
   REQUIRE(listed);
   REQUIRE_FALSE(IsListed(other));
   REQUIRE(IsListed(OwnThread()));
+  REQUIRE(moves > before.moves);
   REQUIRE(MovesOfProcess() >= moves);  // the thread is gone, and what it did still counts
 }
 

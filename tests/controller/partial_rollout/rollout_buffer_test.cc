@@ -1,6 +1,7 @@
 #include "controller/partial_rollout/buffer/rollout_buffer.h"
 
 #include <cmath>
+#include <set>
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
@@ -125,6 +126,41 @@ TEST_CASE("final samples of a group make a request of their own", "[rollout_buff
   REQUIRE(requests->at(0).interruptible);
   REQUIRE(requests->at(1).request_id == "2-0-0-final");
   REQUIRE(requests->at(1).sample_ids == std::vector<uint64_t>{Id(0, 0)});
+}
+
+TEST_CASE("a batch waits for the oldest groups that later batches have no room for",
+          "[rollout_buffer]") {
+  BufferRun run(OptionsOf(1, 100));
+  run.lengths = [](uint64_t) { return 40; };
+  REQUIRE(run.buffer->Add(SomePrompts(0, 4)).ok());
+  run.RunRound({.step = 1, .version = 0, .cap = 5});
+  // Version 0 is due in step 3, which trains two groups: no more than two may be unfinished when
+  // step 2 trains.
+  const auto due = [&](int64_t version) {
+    return run.buffer->DueGroups(
+        {.due_version = version - 2, .max_staleness = 2, .batch_groups = 2});
+  };
+  REQUIRE(due(0).empty());
+  REQUIRE(due(1) == std::set<int64_t>{0, 1});
+  run.RunRound({.step = 2, .version = 1, .groups = 1, .cap = 5, .due_groups = due(1)});
+  REQUIRE(run.buffer->complete() == 2);  // beyond the one group that the round may have, too
+  REQUIRE(due(1).empty());
+  REQUIRE(due(2) == std::set<int64_t>{2, 3});
+}
+
+TEST_CASE("the groups that are taken are those of the oldest weights", "[rollout_buffer]") {
+  BufferRun run(OptionsOf(1, 100));
+  run.lengths = [](uint64_t) { return 5; };
+  REQUIRE(run.buffer->Add(SomePrompts(0, 3)).ok());
+  const auto but_first = [](uint64_t id) -> int64_t { return id == Id(0, 0) ? -1 : kAll; };
+  run.RunRound({.step = 1, .version = 1}, but_first);
+  run.RunRound({.step = 2, .version = 2});
+  REQUIRE(run.buffer->complete() == 3);
+  TakenGroups groups;
+  const std::vector<Sample> samples = run.Taken(2, &groups);
+  REQUIRE(samples[0].sample_id == Id(1, 0));
+  REQUIRE(samples[1].sample_id == Id(2, 0));
+  REQUIRE(run.buffer->complete() == 1);
 }
 
 TEST_CASE("counts of a round: what was issued, cut, generated and computed once more",

@@ -37,7 +37,7 @@ struct RoundTimeFixture {
   // The next round, on a clock that is looked at every 0.1 s. Tokens that each sample got, nullopt
   // where nothing was asked of the rollouts.
   std::optional<int64_t> Round() {
-    const auto requests = runner->BeginRound(1, rounds++, 0);
+    const auto requests = runner->BeginRound(1, rounds++, 0, {});
     INFO(requests.status().ToString());
     REQUIRE(requests.ok());
     absl::Duration passed;
@@ -103,7 +103,7 @@ TEST_CASE("A round time that is enough stays as it is", "[partial]") {
   REQUIRE(f.runner->TakeNotices().empty());
   // One that ends without a token for another reason says nothing of the time.
   RoundTimeFixture g(2);
-  REQUIRE(g.runner->BeginRound(1, g.rounds++, 0).ok());
+  REQUIRE(g.runner->BeginRound(1, g.rounds++, 0, {}).ok());
   REQUIRE(g.runner->RoundIsOver(/*stop=*/true));
   REQUIRE(g.runner->EndRound().ok());
   REQUIRE(g.Round() == 2);

@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
 #include "controller/partial_rollout/buffer/round_spec.h"
+#include "tests/controller/partial_rollout/buffer_run.h"
 
 namespace tandem {
 namespace {
@@ -101,6 +104,46 @@ TEST_CASE("what is not due may wait for another step, whatever updates are left 
     }
   }
   REQUIRE(furthest == 15);
+}
+
+// Rounds end anywhere and groups finish in any order: newer ones overtake older ones again and
+// again.
+TEST_CASE("S2: whichever groups finish first, no batch has a token older than eta versions",
+          "[staleness]") {
+  constexpr int64_t kVersions = 12;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const int64_t batch = 1 + static_cast<int64_t>(seed % 3);
+    const auto staleness = static_cast<int64_t>(seed / 3 % 4);
+    INFO("batch " << batch << ", eta " << staleness << ", seed " << seed);
+    const StalenessLimit limit(batch, staleness);
+    testing::BufferRun run(testing::OptionsOf(1, 40));
+    uint64_t drawn = 0, rolls = 0, rounds = 0;
+    const auto round = [&](int64_t version, int64_t training, std::set<int64_t> due) {
+      const int64_t fresh = limit.MayAdmit(run.buffer->Counts().groups, training);
+      REQUIRE(run.buffer->Add(testing::SomePrompts(drawn, fresh)).ok());
+      drawn += static_cast<uint64_t>(fresh);
+      run.RunRound({.step = version + 1, .version = version, .due_groups = std::move(due)},
+                   [&](uint64_t) -> int64_t {
+                     const uint64_t roll = RandomWords(seed, 7, rolls++)[0] % 4;
+                     return roll == 0 ? testing::kAll : static_cast<int64_t>(roll) - 1;
+                   });
+    };
+    int64_t oldest = 0;
+    for (int64_t version = 0; version < kVersions; ++version) {
+      const TrainingDeadlines deadlines = limit.Deadlines(version, 1);
+      while (run.buffer->complete() < batch || !run.buffer->DueGroups(deadlines).empty()) {
+        REQUIRE(++rounds < 10000);
+        round(version, 0, run.buffer->DueGroups(deadlines));
+      }
+      for (const Sample& sample : run.Taken(batch)) {
+        oldest = std::max(oldest, version - sample.versions.front());
+      }
+      for (uint64_t beside = RandomWords(seed, 8, rolls++)[0] % 3; beside > 0; --beside) {
+        round(version, batch, {});
+      }
+    }
+    REQUIRE(oldest == staleness);
+  }
 }
 
 }  // namespace tandem

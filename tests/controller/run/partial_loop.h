@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include <absl/synchronization/notification.h>
 #include <catch2/catch.hpp>
 
 #include "tests/fakes/fake_run.h"
+#include "tests/support/patience.h"
 
 namespace tandem::testing {
 
@@ -38,6 +41,20 @@ class PartialRun : public FakeRun {
     return (row + index) % 5 == 0 ? 11 : 1 + static_cast<int64_t>((row * 3 + index) % 4);
   }
 
+  // The training of `step` lasts until a sample is generated beside it. Without this fakes train in
+  // no time, and the thread beside them may get none of it. `step` must be the first whose rounds
+  // beside training have something to generate; the test fails where they have nothing. Called by
+  // the thread that runs the loop.
+  void TrainUntilGeneratedBeside(int64_t step) {
+    responses.length = [this, loop = std::this_thread::get_id()](uint64_t id) {
+      const bool beside = std::this_thread::get_id() != loop;
+      if (beside && !generated_beside_.HasBeenNotified()) generated_beside_.Notify();
+      return LengthOf(id);
+    };
+    journal.OnCall(fmt::format("trainer 0 ForwardBackward(step {},", step),
+                   [this] { generated_beside_.WaitForNotificationWithTimeout(kPatience); });
+  }
+
   int64_t Metric(int64_t step, const std::string& name) const {
     return static_cast<int64_t>(store.steps.at(step).metrics.at(name));
   }
@@ -58,6 +75,9 @@ class PartialRun : public FakeRun {
     for (const SampleRecord& record : store.samples.at(step)) rows.insert(record.sample_id >> 24);
     return rows;
   }
+
+ private:
+  absl::Notification generated_beside_;
 };
 
 // What a step left in the store, without times.

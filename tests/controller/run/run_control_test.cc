@@ -40,8 +40,25 @@ TEST_CASE("A step that is made shows while it is saved, and its operation is don
   REQUIRE(control.snapshot().state == RunState::kFinished);
   REQUIRE(control.WaitOperation(operation->id, absl::ZeroDuration())->done);
   control.OnStepDone(2, 2, StepStage::kMade);
+  control.OnStepDone(1, 1, StepStage::kFailed);  // its checkpoint
+  REQUIRE(control.snapshot().made_steps == 1);
+  REQUIRE(control.snapshot().version == 1);
   control.OnStepDone(0, 0);  // a recovery went back
   REQUIRE(control.snapshot().made_steps == 0);
+}
+
+TEST_CASE("A lost step shows until it is made again", "[run_control]") {
+  RunControl control(3, StartMode::kTrain);
+  control.OnUndone(2);
+  REQUIRE(control.snapshot().last_lost_step == 0);  // the newest step is not known yet
+  control.OnStarted(0, 0);
+  REQUIRE(control.snapshot().last_lost_step == 2);
+  control.OnStepDone(1, 1);
+  REQUIRE(control.snapshot().last_lost_step == 2);
+  control.OnStepDone(2, 2, StepStage::kMade);
+  REQUIRE(control.snapshot().last_lost_step == 0);
+  control.OnStepDone(1, 1, StepStage::kFailed);
+  REQUIRE(control.snapshot().last_lost_step == 2);
 }
 
 TEST_CASE("RunControl makes the steps that are asked for, once per request id", "[run_control]") {

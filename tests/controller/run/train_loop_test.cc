@@ -1,6 +1,7 @@
 #include "controller/run/train_loop.h"
 
 #include <algorithm>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -62,6 +63,26 @@ TEST_CASE("A step is shown as made while its checkpoint is being saved", "[train
   REQUIRE(run.Run().ok());
   REQUIRE(run.progress.phases.back() == "save");
   REQUIRE(shown == 1);
+}
+
+TEST_CASE("A step whose checkpoint failed counts as lost, not as made, while the run recovers",
+          "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.save_freq = 1;
+  run.DieAt({WorkerRole::kTrainer, 0}, "SaveState", 1);
+  std::vector<RunControl::Snapshot> at_load;
+  run.journal.OnCall("trainer 0 Reset(", [&] { at_load.push_back(run.control->snapshot()); });
+  std::vector<int64_t> lost;  // at each call of step 2, before and after the recovery
+  run.on_forward_backward = [&](const ForwardBackwardCall& call, ForwardBackwardReply&) {
+    if (call.step == 2) lost.push_back(run.control->snapshot().last_lost_step);
+  };
+  REQUIRE(run.Run().ok());
+  REQUIRE(run.budget.spent() == 1);
+  REQUIRE(at_load.size() == 2);
+  REQUIRE(at_load.back().made_steps == 1);
+  REQUIRE(at_load.back().version == 1);
+  REQUIRE(lost == std::vector<int64_t>{0, 2});
+  REQUIRE(run.control->snapshot().last_lost_step == 0);
 }
 
 TEST_CASE("TrainLoop advances the version with every mini-batch, compares the first",

@@ -1,19 +1,24 @@
 // What a controller that is started again knows of the workers that outlived the one before.
 #include "controller/workers/rank_holders.h"
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include <absl/synchronization/notification.h>
 #include <catch2/catch.hpp>
 
 #include "controller/workers/worker_pool.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/file_mode.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
 
@@ -216,6 +221,48 @@ TEST_CASE("A run that has ended holds no ranks", "[holders]") {
   REQUIRE_FALSE(std::filesystem::exists(f.dir.path() / "workers.json"));
   REQUIRE(f.holders.Read().empty());
   f.holders.Remove();  // there is none
+}
+
+TEST_CASE("Workers that register while the file is written share the next write of it",
+          "[holders]") {
+  HoldersFixture f;
+  f.options.trainers = 8;
+  WorkerRegistry registry(f.options, f.clock);
+  std::mutex file_mutex;
+  std::string file;
+  int writes = 0;  // each syncs a file and a folder
+  absl::Notification begun, go_on;
+  RankHolders holders(f.dir.path(), [&](const std::string&, const std::string& text) {
+    if (!begun.HasBeenNotified()) {
+      begun.Notify();
+      go_on.WaitForNotificationWithTimeout(testing::kPatience);
+    }
+    const std::lock_guard lock(file_mutex);
+    ++writes;
+    file = text;
+    return absl::OkStatus();
+  });
+  std::atomic<int> answered_from_the_file = 0;
+  const auto join = [&](int rank) {
+    if (!registry.Register(f.Hello({WorkerRole::kTrainer, rank}, 41 + rank, "")).ok()) return;
+    holders.Write(registry);
+    const std::lock_guard lock(file_mutex);
+    answered_from_the_file += testing::Has(file, "\"rank\": " + std::to_string(rank)) ? 1 : 0;
+  };
+  std::vector<std::thread> threads;
+  threads.emplace_back(join, 0);
+  begun.WaitForNotificationWithTimeout(testing::kPatience);
+  for (int rank = 1; rank < 8; ++rank) threads.emplace_back(join, rank);
+  testing::WaitUntil("seven workers that wait", [&] { return holders.waiting() == 7; });
+  go_on.Notify();
+  for (std::thread& thread : threads) thread.join();
+  REQUIRE(answered_from_the_file == 8);
+  REQUIRE(writes == 2);
+  holders.Write(registry);
+  REQUIRE(writes == 2);  // nothing has changed
+  REQUIRE(registry.Register(f.Hello({WorkerRole::kRollout, 0}, 60, "")).ok());
+  holders.Write(registry);
+  REQUIRE(writes == 3);
 }
 
 TEST_CASE("The file of rank holders is its user's alone, and passed over where it is none",

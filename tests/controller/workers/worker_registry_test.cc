@@ -337,10 +337,13 @@ TEST_CASE(
   f.options.progress_limit = absl::Seconds(130);
   WorkerRegistry registry(f.options, f.clock);
   REQUIRE(*registry.Register(Hello(kRollout0, "n1")) == 1);
-  const auto beat = [&](int64_t moves, const std::string& activity, absl::Duration still_for) {
+  const auto try_beat = [&](int64_t moves, const std::string& activity, absl::Duration still_for) {
     f.clock.Advance(absl::Seconds(1));
     const EngineProgress progress{.moves = moves, .activity = activity, .still_for = still_for};
-    REQUIRE(registry.Heartbeat(kRollout0, 1, {.phase = "serving", .progress = progress}).ok());
+    return registry.Heartbeat(kRollout0, 1, {.phase = "serving", .progress = progress});
+  };
+  const auto beat = [&](int64_t moves, const std::string& activity, absl::Duration still_for) {
+    REQUIRE(try_beat(moves, activity, still_for).ok());
     return Keys(registry.DetectLost());
   };
   const std::string place = "attention, layer 7";
@@ -352,11 +355,47 @@ TEST_CASE(
   REQUIRE(lost->state == WorkerEntry::State::kLost);
   REQUIRE(StandstillText(lost->news.progress) == "no progress for 2m30s, in attention, layer 7");
   REQUIRE(testing::Has(registry.Missing().back(), "no progress for 2m30s, in attention, layer 7"));
-  // Its heartbeats do not bring it back; its progress does.
-  REQUIRE(beat(5, place, absl::Seconds(151)).empty());
+  // Its heartbeats do not bring it back, and tell it to end; its progress does bring it back.
+  const absl::Status told = try_beat(5, place, absl::Seconds(151));
+  REQUIRE(absl::IsInternal(told));
+  REQUIRE(
+      Says(told, "rollout 0 (incarnation 1, process 0) is lost, as it made no progress for 2m31s"));
+  REQUIRE(registry.DetectLost().empty());
   REQUIRE_FALSE(registry.Ready(kRollout0));
   REQUIRE(beat(6, place, absl::ZeroDuration()).empty());
   REQUIRE(registry.Ready(kRollout0));
+}
+
+TEST_CASE(
+    "WorkerRegistry frees the rank of a worker that stands still and cannot end, wherever it is",
+    "[registry]") {
+  for (const std::string host : {"host-a", "host-b"}) {
+    INFO(host);
+    WorkerRegistryFixture f;
+    f.options.progress_limit = absl::Seconds(130);
+    f.options.boot_id = host;  // the worker's is host-a, where the controller sees its process
+    f.options.process_start = [](int64_t) { return "pid:[1] 7"; };
+    WorkerRegistry registry(f.options, f.clock);
+    Announcement stuck = Hello(kRollout0, "n1");
+    stuck.process_start = "pid:[1] 7";
+    REQUIRE(registry.Register(stuck).ok());
+    const auto beat = [&] {
+      f.clock.Advance(absl::Seconds(1));
+      return registry.Heartbeat(
+          kRollout0, 1,
+          {.phase = "serving", .progress = {.activity = "sync", .still_for = absl::Minutes(3)}});
+    };
+    REQUIRE(beat().ok());
+    REQUIRE(registry.DetectLost().size() == 1);
+    const Announcement next = Hello(kRollout0, "n2");
+    for (int second = 1; second < 10; ++second) {
+      REQUIRE(absl::IsInternal(beat()));
+      REQUIRE(absl::IsAlreadyExists(registry.Register(next).status()));
+    }
+    REQUIRE(absl::IsInternal(beat()));
+    REQUIRE(*registry.Register(next) == 2);
+    REQUIRE(absl::IsAborted(beat()));  // it has been replaced
+  }
 }
 
 TEST_CASE("WorkerRegistry sees a process that comes back to a controller of its own namespace",
