@@ -55,6 +55,26 @@ absl::Status OtherGeneration(int64_t of_call, int rank, int64_t of_group) {
                     rank, of_call, of_group, kWhat);
 }
 
+// What a scoring pass is called in the status, and its log-probs where they are sent. String
+// literals.
+struct PolicyNames {
+  const char* phase;
+  const char* log_probs;
+};
+PolicyNames NamesOf(LogProbPolicy policy) {
+  switch (policy) {
+    case LogProbPolicy::kReference:
+      return {"reference", "reference"};
+    case LogProbPolicy::kProbe:
+      return {"probe", "probe"};
+    case LogProbPolicy::kCompared:
+      return {"compare", "compared"};
+    case LogProbPolicy::kCurrent:
+      break;
+  }
+  return {"old_log_prob", "current"};
+}
+
 }  // namespace
 
 // The scope of a command: shows its name in the status and the log, measures its time and peak
@@ -178,6 +198,7 @@ MiniBatchRequest Trainer::MakeRequest(const ForwardBackwardCommand& command) con
   request.compare_log_probs = command.compare_log_probs;
   request.first_update = command.first_update;
   request.tolerate_mismatch = options_.tolerate_mismatch;
+  request.log_probs_compared = command.log_probs_compared;
   request.step = command.step;
   request.version = command.version;
   request.step_version = step_version_;
@@ -251,24 +272,41 @@ absl::StatusOr<OptimizerStepResult> Trainer::OptimizerStep(int64_t version) {
 absl::StatusOr<ComputeLogProbsResult> Trainer::ComputeLogProbs(int64_t step, LogProbPolicy policy) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, Session());
   const bool probe = policy == LogProbPolicy::kProbe;
-  const bool reference = policy == LogProbPolicy::kReference;
-  const char* const name = probe ? "probe" : reference ? "reference" : "current";
+  const PolicyNames names = NamesOf(policy);
   SetLogStep(step);
-  Phase phase(this, probe || reference ? name : "old_log_prob",
-              fmt::format("ComputeLogProbs of step {}, {}", step, name));
+  Phase phase(this, names.phase,
+              fmt::format("ComputeLogProbs of step {}, {}", step, names.log_probs));
   auto samples = probe ? samples_->PullProbe(step) : samples_->Pull(step, -1);
   TANDEM_RETURN_IF_ERROR(
       Agree(session->communicator(), samples.status(), "pulling samples").status());
-  const bool sums = options_.sum_pi_squared && !probe && !reference;
-  LogProbsBySample sum_pi_squared;
+  ScoreRequest request{.sum_pi_squared =
+                           options_.sum_pi_squared && policy == LogProbPolicy::kCurrent};
+  if (policy == LogProbPolicy::kCurrent || policy == LogProbPolicy::kCompared) {
+    request.compared_version = status().version;
+  }
+  ScoreExtras extras;
   TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample log_probs,
-                          session->Score(*samples, policy, sums ? &sum_pi_squared : nullptr));
-  TANDEM_RETURN_IF_ERROR(samples_->PutLogProbs(step, name, log_probs));
-  if (sums) TANDEM_RETURN_IF_ERROR(samples_->PutLogProbs(step, "sum_pi_squared", sum_pi_squared));
+                          session->Score(*samples, policy, request, &extras));
+  TANDEM_RETURN_IF_ERROR(SendScores(step, policy, log_probs, extras));
   ComputeLogProbsResult result;
   for (const Sample& sample : *samples) result.tokens += sample.response_tokens();
+  result.comparison = extras.comparison;
   result.report = phase.Report();
   return result;
+}
+
+absl::Status Trainer::SendScores(int64_t step,
+                                 LogProbPolicy policy,
+                                 const LogProbsBySample& log_probs,
+                                 const ScoreExtras& extras) {
+  if (policy == LogProbPolicy::kCompared) {
+    const bool differ = extras.comparison.identical < extras.comparison.compared;
+    if (differ && !options_.tolerate_mismatch) SendMismatchedLogProbs(step, log_probs);
+    return absl::OkStatus();
+  }
+  TANDEM_RETURN_IF_ERROR(samples_->PutLogProbs(step, NamesOf(policy).log_probs, log_probs));
+  if (extras.sum_pi_squared.empty()) return absl::OkStatus();
+  return samples_->PutLogProbs(step, "sum_pi_squared", extras.sum_pi_squared);
 }
 
 absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {

@@ -52,7 +52,8 @@ struct ForwardBackwardCommand {
   double global_tokens = 0;
   int64_t global_samples = 0;
   bool compare_log_probs = false;
-  bool first_update = false;  // see MiniBatchRequest::first_update
+  bool first_update = false;        // see MiniBatchRequest::first_update
+  bool log_probs_compared = false;  // see MiniBatchRequest::log_probs_compared
 };
 struct ForwardBackwardResult {
   MiniBatchReport batch;
@@ -65,7 +66,8 @@ struct OptimizerStepResult {
 };
 
 struct ComputeLogProbsResult {
-  int64_t tokens = 0;  // response tokens
+  int64_t tokens = 0;            // response tokens
+  LogProbComparison comparison;  // of the current policy's log-probs with those of the rollout
   PhaseReport report;
 };
 
@@ -217,6 +219,12 @@ class Trainer {
   absl::Status MakeSession();
   absl::StatusOr<TrainingSession*> Session();
   absl::StatusOr<TrainingSession*> SessionAt(int64_t version);
+  // Sends the log-probs of a step's or a probe's samples to the controller, which may need them for
+  // the loss, the probe or a batch that it saves.
+  absl::Status SendScores(int64_t step,
+                          LogProbPolicy policy,
+                          const LogProbsBySample& log_probs,
+                          const ScoreExtras& extras);
   // Sends the log-probs for the batch that the controller saves when it ends the run.
   void SendMismatchedLogProbs(int64_t step, const LogProbsBySample& log_probs);
   MiniBatchRequest MakeRequest(const ForwardBackwardCommand& command) const;

@@ -34,25 +34,28 @@ void Fill(const ProbabilityComparison& comparison, v1::ProbabilityComparison* pr
   proto->set_difference_max(comparison.difference_max);
 }
 
-void Fill(const ForwardBackwardResult& result, v1::ForwardBackwardResponse* response) {
-  for (const auto& [name, value] : result.batch.metrics) {
-    (*response->mutable_metrics())[name] = value;
-  }
-  const LogProbComparison& comparison = result.batch.comparison;
-  response->set_micro_batches(result.batch.micro_batches);
-  response->set_compared_tokens(comparison.compared);
-  response->set_identical_tokens(comparison.identical);
-  response->set_max_abs_difference(comparison.max_abs_difference);
-  response->set_sum_abs_difference(comparison.sum_abs_difference);
-  Fill(comparison.probabilities, response->mutable_probabilities());
+void Fill(const LogProbComparison& comparison, v1::LogProbComparison* proto) {
+  proto->set_compared_tokens(comparison.compared);
+  proto->set_identical_tokens(comparison.identical);
+  proto->set_max_abs_difference(comparison.max_abs_difference);
+  proto->set_sum_abs_difference(comparison.sum_abs_difference);
+  Fill(comparison.probabilities, proto->mutable_probabilities());
   for (const LogProbMismatch& mismatch : comparison.mismatches) {
-    v1::LogProbMismatch* entry = response->add_mismatches();
+    v1::LogProbMismatch* entry = proto->add_mismatches();
     entry->set_sample_id(mismatch.sample_id);
     entry->set_position(mismatch.position);
     entry->set_weight_version(mismatch.weight_version);
     entry->set_rollout(mismatch.rollout);
     entry->set_trainer(mismatch.trainer);
   }
+}
+
+void Fill(const ForwardBackwardResult& result, v1::ForwardBackwardResponse* response) {
+  for (const auto& [name, value] : result.batch.metrics) {
+    (*response->mutable_metrics())[name] = value;
+  }
+  response->set_micro_batches(result.batch.micro_batches);
+  Fill(result.batch.comparison, response->mutable_comparison());
   response->set_tokens(result.batch.tokens);
   response->set_forward_seconds(result.batch.forward_seconds);
   response->set_backward_seconds(result.batch.backward_seconds);
@@ -61,6 +64,7 @@ void Fill(const ForwardBackwardResult& result, v1::ForwardBackwardResponse* resp
 
 LogProbPolicy PolicyFromProto(v1::ComputeLogProbsRequest::Policy policy) {
   if (policy == v1::ComputeLogProbsRequest::PROBE) return LogProbPolicy::kProbe;
+  if (policy == v1::ComputeLogProbsRequest::COMPARED) return LogProbPolicy::kCompared;
   return policy == v1::ComputeLogProbsRequest::REFERENCE ? LogProbPolicy::kReference
                                                          : LogProbPolicy::kCurrent;
 }
@@ -271,7 +275,8 @@ grpc::Status GrpcTrainerService::ForwardBackward(grpc::ServerContext* /*context*
                                        .global_tokens = request->global_tokens(),
                                        .global_samples = request->global_samples(),
                                        .compare_log_probs = request->compare_log_probs(),
-                                       .first_update = request->first_update()};
+                                       .first_update = request->first_update(),
+                                       .log_probs_compared = request->log_probs_compared()};
   return RunInGroup<ForwardBackwardResult>(
       request->incarnation(), request->generation(),
       [&](Trainer& trainer) { return trainer.ForwardBackward(command); },
@@ -296,7 +301,8 @@ grpc::Status GrpcTrainerService::ComputeLogProbs(grpc::ServerContext* /*context*
                                                  const v1::ComputeLogProbsRequest* request,
                                                  v1::ComputeLogProbsResponse* response) {
   if (request->policy() == v1::ComputeLogProbsRequest::POLICY_UNSPECIFIED) {
-    return Reply(InvalidArgument("ComputeLogProbs needs a policy: CURRENT, REFERENCE or PROBE"));
+    return Reply(
+        InvalidArgument("ComputeLogProbs needs a policy: CURRENT, REFERENCE, PROBE or COMPARED"));
   }
   const LogProbPolicy policy = PolicyFromProto(request->policy());
   return RunInGroup<ComputeLogProbsResult>(
@@ -304,6 +310,7 @@ grpc::Status GrpcTrainerService::ComputeLogProbs(grpc::ServerContext* /*context*
       [&](Trainer& trainer) { return trainer.ComputeLogProbs(request->step(), policy); },
       [response](const ComputeLogProbsResult& result) {
         response->set_tokens(result.tokens);
+        Fill(result.comparison, response->mutable_comparison());
         *response->mutable_report() = ToProto(result.report);
       });
 }

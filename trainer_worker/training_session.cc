@@ -187,13 +187,14 @@ absl::StatusOr<OptimizerReport> TrainingSession::Step() {
 
 absl::StatusOr<LogProbsBySample> TrainingSession::Score(const std::vector<Sample>& samples,
                                                         LogProbPolicy policy,
-                                                        LogProbsBySample* sum_pi_squared) {
+                                                        const ScoreRequest& request,
+                                                        ScoreExtras* extras) {
   TANDEM_ASSIGN_OR_RETURN(LayerSource* const layers, Layers(policy));
   TANDEM_RETURN_IF_ERROR(AgreeOnMemory(layers->Map()));
   const PassParts parts{loop_.get(), layers, nullptr, communicator_.get()};
   const bool probe = policy == LogProbPolicy::kProbe;
-  return ComputeLogProbs(parts, Pass(probe ? options_.probe_limits : options_.score_limits),
-                         samples, sum_pi_squared);
+  return ScoreSamples(parts, Pass(probe ? options_.probe_limits : options_.score_limits), samples,
+                      request, extras);
 }
 
 }  // namespace tandem

@@ -53,6 +53,7 @@ enum class LogProbPolicy {
   kCurrent,    // the current weights, on a step's samples
   kReference,  // the frozen policy, on a step's samples
   kProbe,      // the current weights, on the probe samples of the paired rollout
+  kCompared,   // the current weights, on a step's samples, to compare with the rollout
 };
 
 // The device of a session and the ops that compute on it; created once per process.
@@ -98,11 +99,12 @@ class TrainingSession {
   // Collective. Steps the optimizer on the gradients of the last Train. FailedPrecondition: there
   // are none.
   absl::StatusOr<OptimizerReport> Step();
-  // Collective. Computes the log-probs of the samples and, if `sum_pi_squared` is not null, their
-  // sums of squared probabilities. FailedPrecondition: no reference policy is kept.
+  // Collective. Returns the log-probs of the samples; `request` and `extras` as in ScoreSamples.
+  // FailedPrecondition: no reference policy is kept. Other errors: as ScoreSamples.
   absl::StatusOr<LogProbsBySample> Score(const std::vector<Sample>& samples,
                                          LogProbPolicy policy = LogProbPolicy::kCurrent,
-                                         LogProbsBySample* sum_pi_squared = nullptr);
+                                         const ScoreRequest& request = ScoreRequest(),
+                                         ScoreExtras* extras = nullptr);
 
   // Releases memory that only training needs (gathered weights, gradients, activations) if this
   // worker holds more than `kept_bytes`, as its rollout then needs the memory. Otherwise keeps it:

@@ -85,6 +85,9 @@ bool SyncIsDirect(const v1::Config& config);
 // Limits of one trainer's part of a mini-batch, which it trains on, and of a step, which it scores.
 BatchLimits TrainLimits(const v1::Config& config);
 BatchLimits ScoreLimits(const v1::Config& config);
+// Whether a step has a pass of its own to compare log-probs with the rollout's: its first
+// mini-batch is only a part of its batch, and no other pass computes log-probs of all of it.
+bool HasComparePass(const v1::Config& config);
 // Limits of the probe's batch (common/memory/op_sizes.h), in which every prompt is a group of its
 // own.
 BatchLimits ProbeLimits(const v1::Config& config);

@@ -149,6 +149,13 @@ BatchLimits ScoreLimits(const v1::Config& config) {
   return LimitsOf(config, config.data().train_batch_size());
 }
 
+bool HasComparePass(const v1::Config& config) {
+  const int64_t mini = config.actor().ppo_mini_batch_size();
+  const bool in_part = mini > 0 && mini < config.data().train_batch_size();
+  return in_part && config.actor().compare_all_log_probs() &&
+         config.rollout().calculate_log_probs() && config.actor().old_log_prob() != "recompute";
+}
+
 int64_t ProbeTokens(const v1::Config& config) {
   return std::min(config.rollout().max_model_len(), config.actor().ppo_max_token_len_per_gpu());
 }

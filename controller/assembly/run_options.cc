@@ -101,6 +101,7 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.recompute_old_log_probs = actor.old_log_prob() == "recompute";
   options.need_reference = NeedsReference(config);
   options.compare_log_probs = config.rollout().calculate_log_probs();
+  options.compare_all_log_probs = actor.compare_all_log_probs();
   options.max_skipped_steps = actor.max_skipped_steps();
 
   options.filter_groups = {.enable = algorithm.filter_groups().enable(),

@@ -65,9 +65,9 @@ class Planner {
     int64_t* arena;
   };
   std::array<ScoredPass, 2> Scored() {
-    return {
-        {{input_.trainer.reference || input_.old_log_probs, &input_.score_limits, &score_arena_},
-         {input_.probe, &input_.probe_limits, &probe_arena_}}};
+    return {{{input_.trainer.reference || input_.old_log_probs || input_.compare,
+              &input_.score_limits, &score_arena_},
+             {input_.probe, &input_.probe_limits, &probe_arena_}}};
   }
   int64_t ArenaBytes(const BatchShape& shape, Keep keep) const {
     return RegionBytes(PlaceMicroBatch(spec_, width(), shape, keep).end);
@@ -269,6 +269,7 @@ class Planner {
     const int64_t scoring = std::max(probe_arena_, score_arena_);
     if (input_.old_log_probs) Add("old_log_prob", Scores(scoring), Asleep());
     if (input_.trainer.reference) Add("reference", Scores(scoring), Asleep());
+    if (input_.compare) Add("compare", Scores(scoring), Asleep());
     Add("train", Training(kept_arena_), Asleep());
     Add("optimize", Optimizing(kept_arena_), Asleep());
     Lines sync = at_rest;

@@ -34,6 +34,7 @@ struct MemoryPlanInput {
   BatchLimits train_limits, score_limits, probe_limits;
   Recompute recompute = Recompute::kAuto;
   bool old_log_probs = false;    // computed in a separate pass
+  bool compare = false;          // log-probs are compared with the rollout's in a separate pass
   bool probe = false;            // weights are verified and a probe is scored in every step
   bool check = false;            // rollouts' weights may be compared with the trainers'
   bool export_model = false;     // checkpoints hold the HF model

@@ -97,6 +97,7 @@ MemoryPlanInput MakeMemoryPlanInput(const ModelSpec& spec,
   input.score_limits = ScoreLimits(config);
   input.recompute = ParseRecompute(config.model().enable_gradient_checkpointing());
   input.old_log_probs = config.actor().old_log_prob() == "recompute";
+  input.compare = HasComparePass(config);
   input.probe_limits = ProbeLimits(config);
   input.probe = config.weight_sync().probe();
   input.check = config.weight_sync().check() != "off";

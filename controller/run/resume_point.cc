@@ -29,6 +29,8 @@ constexpr std::array kFreeKeys = {
     "model.lora.adapter_path",
     // validation data
     "data.val_files", "data.validation_shuffle", "data.val_max_samples",
+    // what is compared
+    "actor.compare_all_log_probs",
     // memory use of rollouts and trainers
     "model.enable_gradient_checkpointing", "rollout.max_num_seqs", "rollout.max_num_batched_tokens",
     "rollout.max_model_len", "rollout.gpu_memory_utilization", "rollout.load_format",

@@ -202,11 +202,13 @@ absl::Status TrainLoop::ComputeAllLogProbs(StepBatch& batch) {
   PlanMiniBatches(options_, batch.step, 0, context_.pool.pairs(), context_.samples);
   if (options_.recompute_old_log_probs) {
     batch.phases.Begin("old_log_prob");
-    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, ScoredPolicy::kCurrent, batch));
+    TANDEM_ASSIGN_OR_RETURN(batch.comparisons,
+                            ComputeLogProbs(context_.pool, ScoredPolicy::kCurrent, batch));
   }
   if (options_.need_reference) {
     batch.phases.Begin("reference");
-    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, ScoredPolicy::kReference, batch));
+    TANDEM_RETURN_IF_ERROR(
+        ComputeLogProbs(context_.pool, ScoredPolicy::kReference, batch).status());
   }
   return absl::OkStatus();
 }

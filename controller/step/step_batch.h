@@ -13,6 +13,7 @@
 #include "controller/step/phase_recorder.h"
 #include "controller/step/step_metrics.h"
 #include "controller/store/run_store.h"
+#include "controller/workers/trainer_client.h"
 
 namespace tandem {
 
@@ -31,7 +32,9 @@ struct StepBatch {
   GreedyBaselines baselines;                   // used by remax only
   std::map<int64_t, double> baseline_rewards;  // rewards of the baselines, by group
   int64_t version = 0;                         // of the weights that sample the step
-  bool is_last = false;                        // of the run
+  // Of the batch's log-probs before the first update, by rank; empty: no pass scored the batch.
+  std::vector<ReportedComparison> comparisons;
+  bool is_last = false;  // of the run
 
   // The current or last pass over the samples in training.
   int64_t epoch = 0;

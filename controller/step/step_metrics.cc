@@ -83,7 +83,9 @@ void AddTimes(MetricMap& metrics,
       phases.Seconds("sync") + phases.Seconds("check") + phases.Seconds("wake");
   metrics["timing_s/step"] = total;
   const double recompute = phases.Seconds("old_log_prob"), reference = phases.Seconds("reference");
+  const double compare = phases.Seconds("compare");
   if (recompute > 0) metrics["timing_s/old_log_prob"] = recompute;
+  if (compare > 0) metrics["timing_s/compare_log_probs"] = compare;
   if (reference > 0) metrics["timing_s/ref"] = reference;
   const double generating = facts.generation_seconds.value_or(phases.Seconds("generate"));
   if (generated > 0) metrics["timing_per_token_ms/gen"] = 1e3 * generating / generated;
@@ -147,6 +149,7 @@ std::map<std::string, double> StepMetrics(const StepFacts& facts,
   if (facts.log_probs.compared > 0) {
     metrics["training/rollout_log_probs_identical"] =
         CountShare(facts.log_probs.identical, static_cast<size_t>(facts.log_probs.compared));
+    metrics["training/rollout_log_probs_compared"] = static_cast<double>(facts.log_probs.compared);
     metrics["training/rollout_log_probs_diff_max"] = facts.log_probs.max_abs_difference;
     metrics["training/rollout_log_probs_diff_mean"] = facts.log_probs.mean_abs_difference;
   }

@@ -62,7 +62,9 @@ struct TrainOptions {
   Balance balance = Balance::kByLength;
   bool recompute_old_log_probs = false;
   bool need_reference = false;
-  bool compare_log_probs = true;
+  bool compare_log_probs = true;  // with the rollout's, before the first update
+  // For all of the batch, also where the first mini-batch is only a part of it.
+  bool compare_all_log_probs = true;
   int64_t max_skipped_steps = 3;  // consecutive optimizer steps
 
   // Algorithm

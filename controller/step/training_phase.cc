@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -13,13 +14,36 @@
 
 namespace tandem {
 
-absl::Status ComputeLogProbs(WorkerPool& pool, ScoredPolicy policy, StepBatch& batch) {
+namespace {
+
+// The tokens that the step's weights sampled and that are scored, of a mini-batch (-1: of all).
+// Log-probs of other tokens are of older weights, which nobody holds any more.
+int64_t ComparableTokens(const SampleStore& samples, int64_t version, int64_t mini_batch) {
+  int64_t tokens = 0;
+  for (const SampleMeta& meta : samples.Metas()) {
+    if (mini_batch >= 0 && meta.mini_batch != mini_batch) continue;
+    for (const Segment& segment : meta.response_segments) {
+      if (segment.trained && segment.weight_version >= version) tokens += segment.length;
+    }
+  }
+  return tokens;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ReportedComparison>> ComputeLogProbs(WorkerPool& pool,
+                                                                ScoredPolicy policy,
+                                                                StepBatch& batch) {
   const auto compute = [&](TrainerClient& trainer, int) {
     return trainer.ComputeLogProbs(batch.step, policy);
   };
-  TANDEM_ASSIGN_OR_RETURN(const auto reports, CallAllTrainers<PhaseReport>(pool, compute));
-  batch.phases.Report(WorkerRole::kTrainer, reports);
-  return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(auto replies, CallAllTrainers<LogProbsReply>(pool, compute));
+  std::vector<ReportedComparison> comparisons;
+  for (size_t rank = 0; rank < replies.size(); ++rank) {
+    batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, replies[rank].report);
+    comparisons.push_back(std::move(replies[rank].comparison));
+  }
+  return comparisons;
 }
 
 absl::Status CheckInterrupted(const StepContext& context) {
@@ -35,6 +59,7 @@ absl::Status TrainingPhase::Run(StepBatch& batch) {
   // A step that has only empty responses still makes its updates.
   const int64_t updates = count.updates > 0 ? count.updates : count.left_out;
   const double share = 1.0 / static_cast<double>(updates);
+  TANDEM_RETURN_IF_ERROR(saver_.SaveIfDataLoss(batch, CompareBatch(batch)));
   for (int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
     batch.epoch = epoch;
     batch.plan =
@@ -53,8 +78,10 @@ absl::Status TrainingPhase::Run(StepBatch& batch) {
                                   .version = position_.version,
                                   .global_tokens = static_cast<double>(mini.trained_tokens),
                                   .global_samples = mini.samples,
-                                  .compare_log_probs = first && options_.compare_log_probs,
-                                  .first_update = first})));
+                                  .compare_log_probs = first && options_.compare_log_probs &&
+                                                       batch.comparisons.empty(),
+                                  .first_update = first,
+                                  .log_probs_compared = !batch.comparisons.empty()})));
       // A step can be dropped up to here: the optimizer changes the weights.
       if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted(context_));
       TANDEM_RETURN_IF_ERROR(OptimizerStep(batch, share));
@@ -88,7 +115,12 @@ absl::Status TrainingPhase::ForwardBackward(StepBatch& batch,
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
   }
   AddMiniBatchMetrics(batch.facts, results.front().metrics, share, command.first_update);
-  if (command.compare_log_probs) TANDEM_RETURN_IF_ERROR(CompareLogProbs(batch, results));
+  if (command.compare_log_probs) {
+    std::vector<ReportedComparison> comparisons;
+    for (const ForwardBackwardReply& result : results) comparisons.push_back(result.comparison);
+    const int64_t expected = ComparableTokens(context_.samples, batch.version, command.mini_batch);
+    TANDEM_RETURN_IF_ERROR(CompareLogProbs(batch, comparisons, expected));
+  }
   return CountRejected(batch, results.front().metrics, command.mini_batches);
 }
 
@@ -111,14 +143,31 @@ absl::Status TrainingPhase::OptimizerStep(StepBatch& batch, double share) {
   return RecordSkippedUpdate(batch, steps.front());
 }
 
+absl::Status TrainingPhase::CompareBatch(StepBatch& batch) {
+  if (!options_.compare_log_probs) batch.comparisons.clear();  // the rollout recorded none
+  if (!options_.compare_log_probs) return absl::OkStatus();
+  batch.plan = PlanMiniBatches(options_, batch.step, 0, context_.pool.pairs(), context_.samples);
+  const int64_t expected = ComparableTokens(context_.samples, batch.version, -1);
+  if (batch.comparisons.empty()) {
+    const bool in_part = batch.plan.size() > 1;
+    if (!in_part || !options_.compare_all_log_probs || expected == 0) return absl::OkStatus();
+    TANDEM_RETURN_IF_ERROR(CheckInterrupted(context_));
+    batch.phases.Begin("compare");
+    TANDEM_ASSIGN_OR_RETURN(batch.comparisons,
+                            ComputeLogProbs(context_.pool, ScoredPolicy::kCompared, batch));
+  }
+  return CompareLogProbs(batch, batch.comparisons, expected);
+}
+
 absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,
-                                            const std::vector<ForwardBackwardReply>& results) {
+                                            const std::vector<ReportedComparison>& results,
+                                            int64_t expected) {
   LogProbSummary& comparison = batch.facts.log_probs;
   ProbabilityComparison probabilities;
   double sum = 0;
   std::string differing;
   int shown = 0;
-  for (const ForwardBackwardReply& result : results) {
+  for (const ReportedComparison& result : results) {
     comparison.compared += result.compared_tokens;
     comparison.identical += result.identical_tokens;
     sum += result.sum_abs_difference;
@@ -141,6 +190,14 @@ absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,
   // alone.
   if (probabilities.tokens > 0 && !options_.recompute_old_log_probs) {
     AddFinite(probabilities.Metrics(), batch.facts);
+  }
+  if (comparison.compared != expected) {
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "step {}: the trainers compared {} token log-probs with the rollouts', but "
+                      "weights of version {} sampled {} tokens that are trained: tokens that "
+                      "nobody compared may be wrong without notice. This is a defect of Tandem: "
+                      "report it with the saved step",
+                      batch.step, comparison.compared, batch.version, expected);
   }
   // With a rollout correction, differences are expected.
   if (comparison.identical == comparison.compared || options_.correction.enabled()) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 #include "controller/step/batch_saver.h"
 #include "controller/step/step_batch.h"
@@ -28,7 +29,8 @@ class TrainingPhase {
       : context_(context), options_(options), position_(*position), saver_(saver) {}
 
   // Cancelled: interrupted before the weights changed. DataLoss, with the step saved: log-probs of
-  // rollout and trainer differ, or too many consecutive updates had no finite gradient norm.
+  // rollout and trainer differ or were not all compared, or too many consecutive updates had no
+  // finite gradient norm.
   // InvalidArgument: the rollout correction rejected every token of the step. Else as
   // CallAllTrainers.
   absl::Status Run(StepBatch& batch);
@@ -38,7 +40,14 @@ class TrainingPhase {
   // `share`: of one mini-batch in the step's metrics.
   absl::Status ForwardBackward(StepBatch& batch, double share, const ForwardBackwardCall& command);
   absl::Status OptimizerStep(StepBatch& batch, double share);
-  absl::Status CompareLogProbs(StepBatch& batch, const std::vector<ForwardBackwardReply>& results);
+  // Compares all of the batch before its first update, with a scoring pass if there was none and
+  // the first mini-batch is only a part of the batch. Else the first mini-batch's training pass
+  // compares.
+  absl::Status CompareBatch(StepBatch& batch);
+  // `expected`: the number of tokens that the ranks should have compared.
+  absl::Status CompareLogProbs(StepBatch& batch,
+                               const std::vector<ReportedComparison>& results,
+                               int64_t expected);
   // Counts an update that the trainers skipped. DataLoss, with the step saved: max_skipped_steps
   // updates in a row were skipped.
   absl::Status RecordSkippedUpdate(StepBatch& batch, const OptimizerStepReply& result);
@@ -56,8 +65,10 @@ class TrainingPhase {
 };
 
 // Makes all trainers compute log-probs of the step's samples under `policy`, within the running
-// phase.
-absl::Status ComputeLogProbs(WorkerPool& pool, ScoredPolicy policy, StepBatch& batch);
+// phase. Returns their comparisons with the rollout, by rank.
+absl::StatusOr<std::vector<ReportedComparison>> ComputeLogProbs(WorkerPool& pool,
+                                                                ScoredPolicy policy,
+                                                                StepBatch& batch);
 
 // Cancelled: the run is to stop without waiting for the end of the step.
 absl::Status CheckInterrupted(const StepContext& context);

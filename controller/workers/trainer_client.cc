@@ -28,10 +28,8 @@ ProbabilityComparison ComparisonFromProto(const v1::ProbabilityComparison& proto
           .difference_max = proto.difference_max()};
 }
 
-ForwardBackwardReply ToResult(const v1::ForwardBackwardResponse& proto) {
-  ForwardBackwardReply result;
-  for (const auto& [name, value] : proto.metrics()) result.metrics[name] = value;
-  result.micro_batches = proto.micro_batches();
+ReportedComparison ComparisonFromProto(const v1::LogProbComparison& proto) {
+  ReportedComparison result;
   result.compared_tokens = proto.compared_tokens();
   result.identical_tokens = proto.identical_tokens();
   result.max_abs_difference = proto.max_abs_difference();
@@ -44,6 +42,14 @@ ForwardBackwardReply ToResult(const v1::ForwardBackwardResponse& proto) {
                                  .rollout = mismatch.rollout(),
                                  .trainer = mismatch.trainer()});
   }
+  return result;
+}
+
+ForwardBackwardReply ToResult(const v1::ForwardBackwardResponse& proto) {
+  ForwardBackwardReply result;
+  for (const auto& [name, value] : proto.metrics()) result.metrics[name] = value;
+  result.micro_batches = proto.micro_batches();
+  result.comparison = ComparisonFromProto(proto.comparison());
   result.tokens = proto.tokens();
   result.report = FromProto(proto.report());
   return result;
@@ -57,6 +63,8 @@ v1::ComputeLogProbsRequest::Policy PolicyToProto(ScoredPolicy policy) {
       return v1::ComputeLogProbsRequest::REFERENCE;
     case ScoredPolicy::kProbe:
       return v1::ComputeLogProbsRequest::PROBE;
+    case ScoredPolicy::kCompared:
+      return v1::ComputeLogProbsRequest::COMPARED;
   }
   return v1::ComputeLogProbsRequest::POLICY_UNSPECIFIED;
 }
@@ -91,6 +99,7 @@ class GrpcTrainerClient : public TrainerClient {
     request.set_global_samples(command.global_samples);
     request.set_compare_log_probs(command.compare_log_probs);
     request.set_first_update(command.first_update);
+    request.set_log_probs_compared(command.log_probs_compared);
     TANDEM_ASSIGN_OR_RETURN(
         const auto response,
         Call<v1::ForwardBackwardResponse>(&v1::TrainerService::Stub::ForwardBackward, request));
@@ -109,14 +118,15 @@ class GrpcTrainerClient : public TrainerClient {
                               .report = FromProto(response.report())};
   }
 
-  absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, ScoredPolicy policy) override {
+  absl::StatusOr<LogProbsReply> ComputeLogProbs(int64_t step, ScoredPolicy policy) override {
     v1::ComputeLogProbsRequest request;
     request.set_step(step);
     request.set_policy(PolicyToProto(policy));
     TANDEM_ASSIGN_OR_RETURN(
         const auto response,
         Call<v1::ComputeLogProbsResponse>(&v1::TrainerService::Stub::ComputeLogProbs, request));
-    return FromProto(response.report());
+    return LogProbsReply{.comparison = ComparisonFromProto(response.comparison()),
+                         .report = FromProto(response.report())};
   }
 
   absl::StatusOr<SyncReply> SyncWeights(const SyncCall& command) override {

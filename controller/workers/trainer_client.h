@@ -38,6 +38,7 @@ struct ForwardBackwardCall {
   bool compare_log_probs = false;
   // No optimizer step yet since the old log-probs: ratios must be exactly 1.
   bool first_update = false;
+  bool log_probs_compared = false;  // ComputeLogProbs has compared all of the step's
 };
 
 // One token whose log-prob differs between rollout and trainer.
@@ -49,16 +50,26 @@ struct ReportedMismatch {
   float trainer = 0;
 };
 
-struct ForwardBackwardReply {
-  std::map<std::string, double> metrics;  // verl's names, reduced over ranks
-  int64_t micro_batches = 0;
-  int64_t compared_tokens = 0;  // this rank's
+// A rank's log-probs compared with those of the rollout.
+struct ReportedComparison {
+  int64_t compared_tokens = 0;
   int64_t identical_tokens = 0;
   double max_abs_difference = 0;
   double sum_abs_difference = 0;
   ProbabilityComparison probabilities;       // of the compared tokens
   std::vector<ReportedMismatch> mismatches;  // the five that differ most
+};
+
+struct ForwardBackwardReply {
+  std::map<std::string, double> metrics;  // verl's names, reduced over ranks
+  int64_t micro_batches = 0;
+  ReportedComparison comparison;
   int64_t tokens = 0;
+  PhaseReport report;
+};
+
+struct LogProbsReply {
+  ReportedComparison comparison;  // with kCurrent and kCompared, if the rollout recorded log-probs
   PhaseReport report;
 };
 
@@ -72,7 +83,8 @@ struct OptimizerStepReply {
 enum class ScoredPolicy {
   kCurrent,
   kReference,
-  kProbe,  // the current policy, on the probe samples of the paired rollout
+  kProbe,     // the current policy, on the probe samples of the paired rollout
+  kCompared,  // the current policy, to compare with the rollout; sent only if log-probs differ
 };
 
 struct SyncCall {
@@ -131,7 +143,7 @@ class TrainerClient {
   virtual absl::StatusOr<OptimizerStepReply> OptimizerStep(int64_t /*version*/) {
     return Unimplemented("OptimizerStep");
   }
-  virtual absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t /*step*/, ScoredPolicy /*policy*/) {
+  virtual absl::StatusOr<LogProbsReply> ComputeLogProbs(int64_t /*step*/, ScoredPolicy /*policy*/) {
     return Unimplemented("ComputeLogProbs");
   }
   virtual absl::StatusOr<SyncReply> SyncWeights(const SyncCall& /*command*/) {

@@ -116,6 +116,7 @@ TEST_CASE("M3: predicted peak is at least the measured peak and at most 1.1 of i
   // A step of 32 prompts that no pass scores, mini-batches of one: the probe is not a step's size.
   RequirePlanHolds({{"data.train_batch_size", "32"},
                     {"actor.ppo_mini_batch_size", "1"},
+                    {"actor.compare_all_log_probs", "false"},
                     {"actor.ppo_max_token_len_per_gpu", "8192"},
                     {"weight_sync.probe", "true"},
                     {"model.enable_gradient_checkpointing", "true"},

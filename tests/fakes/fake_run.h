@@ -202,7 +202,6 @@ class FakeRun {
         placement(pairs, options),
         weights(pool, placement.Routes(), std::move(check_files), check_policy, scramble),
         budget(max_restarts) {
-    forward.compared_tokens = forward.identical_tokens = 16;
     clock.OnSleep([this] { RestartMissing(); });
     options.total_steps = 2;
     options.train_batch_size = 2;
@@ -300,7 +299,12 @@ class FakeRun {
   TempDir dir;
   FakeClock clock;
   CallJournal journal;
-  ForwardBackwardReply forward;
+  ForwardBackwardReply forward;  // of every rank; its comparison also that of a scoring pass
+  int64_t differing = 0;         // log-probs of a comparison, of every rank
+  // The tokens that a rank compares of a mini-batch (-1: of the batch): all that the step's weights
+  // sampled, unless a test says otherwise.
+  std::function<int64_t(int64_t mini_batch, int rank)> comparable =
+      [this](int64_t mini_batch, int rank) { return Comparable(mini_batch, rank); };
   WeightCheckResult check{.expected = 3, .checked = 3};  // of every rollout
   std::set<int64_t> skipped_versions;                    // that the trainers make without an update
   float first_log_prob = -1.0f;                          // of every sample
@@ -342,6 +346,17 @@ class FakeRun {
   std::unique_ptr<TrainLoop> loop;
 
  private:
+  int64_t Comparable(int64_t mini_batch, int rank) const {
+    int64_t tokens = 0;
+    for (const SampleMeta& meta : samples->Metas()) {
+      if (meta.rank != rank || (mini_batch >= 0 && meta.mini_batch != mini_batch)) continue;
+      const Sample sample = *samples->Read(meta.sample_id);
+      for (const int64_t version : sample.versions) {
+        tokens += version == loop->position().version ? 1 : 0;
+      }
+    }
+    return tokens;
+  }
   void ScoreProbe(int64_t step, int rank) {
     const auto made = probe.Samples(step, rank);
     for (const Sample& sample : *made) {
@@ -353,6 +368,8 @@ class FakeRun {
                 [this](const WorkerEntry& entry) -> absl::StatusOr<std::shared_ptr<TrainerClient>> {
               auto trainer = std::make_shared<FakeTrainerClient>(
                   journal, entry.key().rank, entry.incarnation, forward, skipped_versions, check);
+              trainer->comparable = comparable;
+              trainer->differing = differing;
               trainer->on_sync = on_sync;
               trainer->on_cancel = on_cancel;
               if (entry.key().rank == 0) trainer->on_forward_backward = on_forward_backward;

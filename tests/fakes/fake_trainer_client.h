@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -47,6 +48,7 @@ class FakeTrainerClient : public TrainerClient {
                           : command.compare_log_probs ? ", compare"
                                                       : ", fresh")));
     ForwardBackwardReply result = forward_;
+    if (command.compare_log_probs) Compare(command.mini_batch, result.comparison);
     if (on_forward_backward) on_forward_backward(command, result);
     return result;
   }
@@ -56,13 +58,19 @@ class FakeTrainerClient : public TrainerClient {
     return OptimizerStepReply{
         .grad_norm = skipped ? NAN : 0.5, .learning_rate = 1e-6, .skipped = skipped};
   }
-  absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, ScoredPolicy policy) override {
-    const bool probe = policy == ScoredPolicy::kProbe;
-    const char* name = policy == ScoredPolicy::kReference ? "reference" : "current";
-    TANDEM_RETURN_IF_ERROR(journal_.Call(
-        who_, fmt::format("ComputeLogProbs(step {}, {})", step, probe ? "probe" : name)));
-    if (probe && on_probe) on_probe(step, rank_);
-    return PhaseReport{};
+  absl::StatusOr<LogProbsReply> ComputeLogProbs(int64_t step, ScoredPolicy policy) override {
+    const std::map<ScoredPolicy, const char*> names = {{ScoredPolicy::kCurrent, "current"},
+                                                       {ScoredPolicy::kReference, "reference"},
+                                                       {ScoredPolicy::kProbe, "probe"},
+                                                       {ScoredPolicy::kCompared, "compared"}};
+    TANDEM_RETURN_IF_ERROR(
+        journal_.Call(who_, fmt::format("ComputeLogProbs(step {}, {})", step, names.at(policy))));
+    if (policy == ScoredPolicy::kProbe && on_probe) on_probe(step, rank_);
+    LogProbsReply reply{.comparison = forward_.comparison};
+    if (policy == ScoredPolicy::kCurrent || policy == ScoredPolicy::kCompared) {
+      Compare(-1, reply.comparison);
+    }
+    return reply;
   }
   absl::StatusOr<SyncReply> SyncWeights(const SyncCall& command) override {
     TANDEM_RETURN_IF_ERROR(
@@ -93,12 +101,21 @@ class FakeTrainerClient : public TrainerClient {
 
   static constexpr int64_t kCheckPeak = 60, kSavePeak = 70;  // bytes, in their reports
   std::function<void(int64_t step, int rank)> on_probe;      // sends log-probs
-  std::function<absl::Status()> on_sync;                     // what a sync takes, and ends with
+  // The tokens of this rank that a mini-batch (-1: the batch) has to compare, and how many of them
+  // differ.
+  std::function<int64_t(int64_t mini_batch, int rank)> comparable;
+  int64_t differing = 0;
+  std::function<absl::Status()> on_sync;  // what a sync takes, and ends with
   std::function<void()> on_cancel;
   // May change what is answered.
   std::function<void(const ForwardBackwardCall&, ForwardBackwardReply&)> on_forward_backward;
 
  private:
+  void Compare(int64_t mini_batch, ReportedComparison& comparison) const {
+    comparison.compared_tokens = comparable ? comparable(mini_batch, rank_) : 0;
+    comparison.identical_tokens = comparison.compared_tokens - differing;
+  }
+
   CallJournal& journal_;
   const std::string who_;
   const int rank_;

@@ -1,6 +1,7 @@
 // Training on several ranks against one, and settings that must not change any bit.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tests/trainer_worker/trainer_ranks.h"
 
@@ -272,6 +273,30 @@ TEST_CASE("A gradient that is not finite skips the step and counts nothing",
   REQUIRE(report.skipped);
   REQUIRE(trained[0].session->optimizer().updates() == 0);
   RequireSameMasters(trained, fresh);
+}
+
+TEST_CASE("One infinite or undefined gradient skips the step, and the next one is made",
+          "[trainer][optimizer]") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const TempDir dir;
+  const TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
+  const std::vector<Sample> samples = RandomSamples(4, 9);
+  for (const float broken : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+    TrainerRanks trained(2, options), fresh(2, options);
+    TrainOn(trained, samples);
+    trained[1].session->shard().gradients()[3] = broken;
+    const OptimizerReport report = StepOn(trained);
+    REQUIRE(report.skipped);
+    // As verl reports it.
+    REQUIRE((std::isnan(broken) ? std::isnan(report.grad_norm) : report.grad_norm == kInfinity));
+    REQUIRE(trained[0].session->optimizer().updates() == 0);
+    RequireSameMasters(trained, fresh);
+    TrainOn(trained, samples);
+    const OptimizerReport next = StepOn(trained);
+    REQUIRE_FALSE(next.skipped);
+    REQUIRE(std::isfinite(next.grad_norm));
+    REQUIRE(trained[0].session->optimizer().updates() == 1);
+  }
 }
 
 TEST_CASE("Scoring gives the bits of the training forward, alone or in a batch",

@@ -223,9 +223,10 @@ TEST_CASE("A step over gRPC trains on the controller's samples", "[trainer][serv
   train.set_compare_log_probs(true);
   v1::ForwardBackwardResponse trained;
   REQUIRE(job.Call(&v1::TrainerService::Stub::ForwardBackward, train, &trained).ok());
-  REQUIRE(trained.compared_tokens() == TrainedTokens(job.controller.samples));
-  REQUIRE(trained.identical_tokens() < trained.compared_tokens());
-  REQUIRE(trained.mismatches_size() == 5);
+  const v1::LogProbComparison& comparison = trained.comparison();
+  REQUIRE(comparison.compared_tokens() == TrainedTokens(job.controller.samples));
+  REQUIRE(comparison.identical_tokens() < comparison.compared_tokens());
+  REQUIRE(comparison.mismatches_size() == 5);
   REQUIRE(trained.metrics().count("actor/pg_loss") == 1);
   REQUIRE(trained.report().phase() == "train");
   v1::OptimizerStepRequest step;
@@ -294,6 +295,34 @@ TEST_CASE("Log-probs go back to the controller, one per response token", "[train
     REQUIRE(got.size() == static_cast<size_t>(sample.response_tokens()));
     REQUIRE(got[0] < 0);
   }
+  REQUIRE(response.comparison().compared_tokens() == TrainedTokens(job.controller.samples));
+}
+
+TEST_CASE("Log-probs that are only compared go to the controller where they differ",
+          "[trainer][service]") {
+  Job job;
+  job.MakeReady();
+  REQUIRE(job.Reset().ok());
+  v1::ComputeLogProbsRequest request;
+  request.set_incarnation(7);
+  request.set_generation(2);
+  request.set_step(1);
+  request.set_policy(v1::ComputeLogProbsRequest::COMPARED);
+  v1::ComputeLogProbsResponse response;
+  REQUIRE(job.Call(&v1::TrainerService::Stub::ComputeLogProbs, request, &response).ok());
+  const int64_t tokens = TrainedTokens(job.controller.samples);
+  REQUIRE(response.comparison().compared_tokens() == tokens);
+  REQUIRE(response.comparison().identical_tokens() < tokens);
+  REQUIRE(response.report().phase() == "compare");
+  REQUIRE(job.controller.policy == "training");
+  for (Sample& sample : job.controller.samples) {
+    sample.log_probs = job.controller.log_probs.at(sample.sample_id);
+  }
+  job.controller.policy = "none";
+  REQUIRE(job.Call(&v1::TrainerService::Stub::ComputeLogProbs, request, &response).ok());
+  REQUIRE(response.comparison().identical_tokens() == tokens);
+  REQUIRE(response.comparison().compared_tokens() == tokens);
+  REQUIRE(job.controller.policy == "none");
 }
 
 TEST_CASE("Shutdown is passed on", "[trainer][service]") {

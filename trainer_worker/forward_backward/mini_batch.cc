@@ -34,6 +34,25 @@ absl::Status CheckOptional(const Sample& sample,
   return CheckLength(sample, values.size(), what, "give one for every response token, or none");
 }
 
+absl::Status CheckRecordedLogProbs(const Sample& sample) {
+  const char* remedy = "rollout.calculate_log_probs must be true";
+  TANDEM_RETURN_IF_ERROR(CheckLength(sample, sample.log_probs.size(), "log-probs", remedy));
+  return CheckLength(sample, sample.versions.size(), "versions", remedy);
+}
+
+absl::Status CheckRecordedLogProbs(const std::vector<Sample>& samples) {
+  for (const Sample& sample : samples) {
+    TANDEM_RETURN_IF_ERROR(CheckRecordedLogProbs(sample));
+  }
+  return absl::OkStatus();
+}
+
+// Whether the rollout returned log-probs: with rollout.calculate_log_probs=false no sample has any.
+bool HaveRecordedLogProbs(const std::vector<Sample>& samples) {
+  return std::any_of(samples.begin(), samples.end(),
+                     [](const Sample& sample) { return !sample.log_probs.empty(); });
+}
+
 absl::Status CheckLogProbs(const std::vector<Sample>& samples, const MiniBatchRequest& request) {
   const bool sampled = !request.recomputed_old_log_probs || request.compare_log_probs;
   for (const Sample& sample : samples) {
@@ -41,11 +60,7 @@ absl::Status CheckLogProbs(const std::vector<Sample>& samples, const MiniBatchRe
         CheckLength(sample, sample.advantages.size(), "advantages", "compute them first"));
     TANDEM_RETURN_IF_ERROR(CheckOptional(sample, sample.is_weights, "importance weights"));
     TANDEM_RETURN_IF_ERROR(CheckOptional(sample, sample.mask, "mask entries"));
-    if (sampled) {
-      const char* remedy = "rollout.calculate_log_probs must be true";
-      TANDEM_RETURN_IF_ERROR(CheckLength(sample, sample.log_probs.size(), "log-probs", remedy));
-      TANDEM_RETURN_IF_ERROR(CheckLength(sample, sample.versions.size(), "versions", remedy));
-    }
+    if (sampled) TANDEM_RETURN_IF_ERROR(CheckRecordedLogProbs(sample));
     if (request.recomputed_old_log_probs) {
       TANDEM_RETURN_IF_ERROR(CheckLength(sample, sample.old_log_probs.size(),
                                          "recomputed log-probs", "ComputeLogProbs comes first"));
@@ -66,6 +81,17 @@ absl::Status CheckFinite(const PackedBatch& batch,
                                               batch.scored_response[i], log_probs[i], "trainer"));
   }
   return absl::OkStatus();
+}
+
+// Writes a micro-batch's values to the places of its scored tokens.
+void Take(const PackedBatch& batch,
+          const std::vector<Sample>& samples,
+          const std::vector<float>& values,
+          LogProbsBySample& taken) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint64_t id = ScoredSample(batch, samples, i).sample_id;
+    taken[id][static_cast<size_t>(batch.scored_response[i])] = values[i];
+  }
 }
 
 LossTokens TokensOf(const PackedBatch& batch,
@@ -177,8 +203,13 @@ class MiniBatchPass {
   void AddToCorrection(const PackedBatch& batch, const LossTokens& tokens);
   absl::Status ReduceMetrics();
   // True if the rollout comparison makes the ratio check redundant; the controller then reports the
-  // tokens of every rank.
-  bool compared() const { return request_.compare_log_probs && !request_.recomputed_old_log_probs; }
+  // tokens of every rank. After a scoring pass the check shows that the training pass has the same
+  // bits, unless differences from the rollout are tolerated.
+  bool compared() const {
+    const bool measured =
+        request_.compare_log_probs || (request_.log_probs_compared && request_.tolerate_mismatch);
+    return measured && !request_.recomputed_old_log_probs;
+  }
 
   const PassParts& parts_;
   const double drop_;
@@ -268,7 +299,9 @@ void MiniBatchPass::Compare(const PackedBatch& batch, const std::vector<float>& 
 }
 
 absl::Status MiniBatchPass::CompareUndropped(const PackedBatch& batch) {
-  if (!request_.compare_log_probs && !request_.first_update) return absl::OkStatus();
+  if (!request_.compare_log_probs && (!request_.first_update || request_.log_probs_compared)) {
+    return absl::OkStatus();
+  }
   if (request_.first_update && request_.recomputed_old_log_probs) {
     std::vector<float> recomputed;
     for (size_t i = 0; i < batch.scored_response.size(); ++i) {
@@ -346,27 +379,32 @@ absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
   return MiniBatchPass(parts, options.dropout, request, samples, differing).Train(pass);
 }
 
-absl::StatusOr<LogProbsBySample> ComputeLogProbs(const PassParts& parts,
-                                                 const PassOptions& options,
-                                                 const std::vector<Sample>& samples,
-                                                 LogProbsBySample* sum_pi_squared) {
+absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,
+                                              const PassOptions& options,
+                                              const std::vector<Sample>& samples,
+                                              const ScoreRequest& request,
+                                              ScoreExtras* extras) {
+  const bool compares = request.compared_version.has_value() && HaveRecordedLogProbs(samples);
   TANDEM_ASSIGN_OR_RETURN(const PackedPass pass,
-                          BeginPass(parts, options, samples, absl::OkStatus()));
+                          BeginPass(parts, options, samples,
+                                    compares ? CheckRecordedLogProbs(samples) : absl::OkStatus()));
   LogProbsBySample result;
   for (const Sample& sample : samples) {
     result[sample.sample_id].assign(static_cast<size_t>(sample.response_tokens()), 0.0f);
   }
-  if (sum_pi_squared != nullptr) *sum_pi_squared = result;
+  if (request.sum_pi_squared) extras->sum_pi_squared = result;
   absl::Status finite;
   for (const PackedBatch& batch : pass.batches) {
     TANDEM_ASSIGN_OR_RETURN(const TokenScores scores,
-                            parts.loop->Forward(batch, *parts.weights, sum_pi_squared != nullptr));
+                            parts.loop->Forward(batch, *parts.weights, request.sum_pi_squared));
     finite.Update(CheckFinite(batch, samples, scores.log_probs));
-    for (size_t i = 0; i < scores.log_probs.size(); ++i) {
-      const uint64_t id = ScoredSample(batch, samples, i).sample_id;
-      const auto token = static_cast<size_t>(batch.scored_response[i]);
-      result[id][token] = scores.log_probs[i];
-      if (sum_pi_squared != nullptr) (*sum_pi_squared)[id][token] = scores.sum_pi_squared[i];
+    if (compares) {
+      CompareLogProbs(batch, samples, scores.log_probs, *request.compared_version,
+                      extras->comparison);
+    }
+    Take(batch, samples, scores.log_probs, result);
+    if (request.sum_pi_squared) {
+      Take(batch, samples, scores.sum_pi_squared, extras->sum_pi_squared);
     }
   }
   TANDEM_RETURN_IF_ERROR(Agree(*parts.communicator, finite, "checking log-probs").status());

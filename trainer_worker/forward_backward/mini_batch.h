@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -21,6 +22,20 @@ namespace tandem {
 
 // One log-prob per response token, by sample id; 0 if the token is not trained.
 using LogProbsBySample = std::unordered_map<uint64_t, std::vector<float>>;
+
+// What a scoring pass computes in addition to log-probs.
+struct ScoreRequest {
+  bool sum_pi_squared = false;
+  // Compare with the log-probs that the rollout recorded, where samples have them. Tokens that
+  // weights older than this version sampled are left out.
+  std::optional<int64_t> compared_version;
+};
+
+// What a scoring pass on one rank computed besides log-probs.
+struct ScoreExtras {
+  LogProbsBySample sum_pi_squared;  // empty unless requested
+  LogProbComparison comparison;
+};
 
 // Options of a pass over samples, for training and scoring.
 struct PassOptions {
@@ -45,6 +60,8 @@ struct MiniBatchRequest {
   bool first_update = false;
   // Log-probs that differ from the rollout's are not an error: rollout correction is on.
   bool tolerate_mismatch = false;
+  // A scoring pass has compared the step's log-probs under these weights.
+  bool log_probs_compared = false;
   int64_t version = 0;
   // The weight version at the start of the step. Tokens that older weights sampled are not
   // compared, only measured (OffPolicyTokenStats).
@@ -82,7 +99,7 @@ struct PassParts {
 // Comparison: a rollout applies no dropout, so with dropout the comparison with the rollout and the
 // check of ratios use log-probs without it. These are the recomputed ones if first_update and
 // recomputed_old_log_probs are set; else one more forward pass computes them, unless nothing is
-// compared.
+// compared or log_probs_compared says that a pass without dropout did it.
 // `differing`, if not null, receives the pass's log-probs of this rank's samples when one of them
 // fails its check, also when the call fails because of that: a ratio is not 1, or a log-prob
 // differs from the rollout's although request.tolerate_mismatch is false.
@@ -94,11 +111,13 @@ absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                const std::vector<Sample>& samples,
                                                LogProbsBySample* differing = nullptr);
 
-// Collective. Returns the log-probs of every trained token under the weights of `parts` and, if
-// `sum_pi_squared` is not null, writes the sums of squared probabilities to it.
-absl::StatusOr<LogProbsBySample> ComputeLogProbs(const PassParts& parts,
-                                                 const PassOptions& options,
-                                                 const std::vector<Sample>& samples,
-                                                 LogProbsBySample* sum_pi_squared = nullptr);
+// Collective. Returns the log-probs of every trained token under the weights of `parts`. `extras`
+// receives what `request` asks for, and may be null if that is nothing.
+// InvalidArgument: a sample to compare has not one log-prob and one version per response token.
+absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,
+                                              const PassOptions& options,
+                                              const std::vector<Sample>& samples,
+                                              const ScoreRequest& request = ScoreRequest(),
+                                              ScoreExtras* extras = nullptr);
 
 }  // namespace tandem

@@ -31,18 +31,18 @@ std::vector<double> Probabilities(const std::vector<float>& logits, int64_t row,
 
 struct Scored {
   std::vector<float> log_probs, entropy;
+  std::vector<RowStats> stats;
 };
 Scored Score(ForwardOps& ops,
              Matrix hidden,
              const TestWeight& head,
              const int32_t* targets,
              const float* temperatures) {
-  Scored scored = {std::vector<float>(static_cast<size_t>(hidden.rows)),
-                   std::vector<float>(static_cast<size_t>(hidden.rows))};
-  std::vector<RowStats> stats(scored.entropy.size());
+  const auto rows = static_cast<size_t>(hidden.rows);
+  Scored scored = {std::vector<float>(rows), std::vector<float>(rows), std::vector<RowStats>(rows)};
   ops.TokenLogProbs(hidden, head.view(), kLogitsLimit, targets, temperatures,
-                    scored.log_probs.data(), stats.data());
-  for (size_t i = 0; i < stats.size(); ++i) scored.entropy[i] = stats[i].entropy;
+                    scored.log_probs.data(), scored.stats.data());
+  for (size_t i = 0; i < rows; ++i) scored.entropy[i] = scored.stats[i].entropy;
   return scored;
 }
 
@@ -182,10 +182,14 @@ TEST_CASE("Masked logits of -inf have no probability, no entropy, and are never 
     const std::vector<float> temperatures(kRows, 0.7f);
     const Scored scored =
         Score(*ops, hidden.view(), masked.head, targets.data(), temperatures.data());
+    const Scored halved = Score(*ops, hidden.view(), masked.head, targets.data(),
+                                HalfTemperatures(temperatures).data());
     for (size_t i = 0; i < kRows; ++i) {
       const std::vector<double> p = Probabilities(logits, static_cast<int64_t>(i), 0.7f);
-      double entropy = 0;
+      double entropy = 0, squares = 0;
       for (const double value : p) entropy -= value > 0 ? value * std::log(value) : 0;
+      for (const double value : p) squares += value * value;
+      REQUIRE(SumPiSquared(scored.stats[i], halved.stats[i]) == Approx(squares).epsilon(1e-5));
       REQUIRE(scored.entropy[i] == Approx(entropy).epsilon(1e-5).margin(1e-5));
       if (MaskedHead::masked(targets[i])) {
         REQUIRE(scored.log_probs[i] == -std::numeric_limits<float>::infinity());

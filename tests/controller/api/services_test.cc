@@ -84,9 +84,22 @@ class FakeTrainerService : public v1::TrainerService::Service {
       return ToGrpcStatus(failed);
     }
     (*response->mutable_metrics())["actor/pg_loss"] = 0.5;
-    response->set_compared_tokens(static_cast<int64_t>(request->global_tokens()));
-    response->add_mismatches()->set_position(4);
+    Compare(static_cast<int64_t>(request->global_tokens()), response->mutable_comparison());
     return grpc::Status::OK;
+  }
+  grpc::Status ComputeLogProbs(grpc::ServerContext*,
+                               const v1::ComputeLogProbsRequest* request,
+                               v1::ComputeLogProbsResponse* response) override {
+    if (request->policy() == v1::ComputeLogProbsRequest::COMPARED) {
+      Compare(10 + request->step(), response->mutable_comparison());
+    }
+    return grpc::Status::OK;
+  }
+
+ private:
+  static void Compare(int64_t tokens, v1::LogProbComparison* comparison) {
+    comparison->set_compared_tokens(tokens);
+    comparison->add_mismatches()->set_position(4);
   }
 };
 
@@ -274,8 +287,13 @@ TEST_CASE("The trainer client carries results, codes and who failed", "[services
   const auto result = client->ForwardBackward({.version = 1, .global_tokens = 12});
   REQUIRE(result.ok());
   REQUIRE(result->metrics.at("actor/pg_loss") == 0.5);
-  REQUIRE(result->compared_tokens == 12);
-  REQUIRE(result->mismatches.at(0).position == 4);
+  REQUIRE(result->comparison.compared_tokens == 12);
+  REQUIRE(result->comparison.mismatches.at(0).position == 4);
+  const auto scored = client->ComputeLogProbs(3, ScoredPolicy::kCompared);
+  REQUIRE(scored.ok());
+  REQUIRE(scored->comparison.compared_tokens == 13);
+  REQUIRE(scored->comparison.mismatches.at(0).position == 4);
+  REQUIRE(client->ComputeLogProbs(3, ScoredPolicy::kReference)->comparison.compared_tokens == 0);
   const auto failed = client->ForwardBackward({.version = 7});
   REQUIRE(absl::IsDataLoss(failed.status()));
   REQUIRE(GetErrorInfo(failed.status())->phase() == "train");

@@ -97,6 +97,23 @@ TEST_CASE("A schedule spans the optimizer steps of the run unless it is told", "
           1000000000000000);
 }
 
+TEST_CASE("A pass of its own compares log-probs where a mini-batch is a part of the batch",
+          "[config_options]") {
+  const std::string batch = "data.train_batch_size=8", part = "actor.ppo_mini_batch_size=4";
+  const auto config = [](const std::vector<std::string>& overrides) {
+    return LoadConfig("", overrides).value().config;
+  };
+  REQUIRE(HasComparePass(config({batch, part})));
+  REQUIRE_FALSE(HasComparePass(config({batch})));
+  REQUIRE_FALSE(HasComparePass(config({batch, "actor.ppo_mini_batch_size=8"})));
+  REQUIRE_FALSE(HasComparePass(config({batch, part, "actor.old_log_prob=recompute"})));
+  REQUIRE_FALSE(HasComparePass(config({batch, part, "rollout.calculate_log_probs=false"})));
+  const v1::Config without = config({batch, part, "actor.compare_all_log_probs=false"});
+  REQUIRE_FALSE(HasComparePass(without));
+  REQUIRE_FALSE(MakeTrainOptions(without, {}, 100).compare_all_log_probs);
+  REQUIRE(MakeTrainOptions(config({}), {}, 100).compare_all_log_probs);
+}
+
 TEST_CASE("KL control, skipped updates and saved batches follow their keys", "[config_options]") {
   const auto made = [](const std::vector<std::string>& overrides) {
     return MakeTrainOptions(LoadConfig("", overrides).value().config, {}, 100);

@@ -200,6 +200,12 @@ TEST_CASE("The probe has memory of its own size, whatever a step scores", "[plan
   const MemoryPlan plan = PlanMemory(spec, input);
   REQUIRE(plan.tight);
   REQUIRE(Line(plan, "probe", true, "activations") == arena(input.probe_limits));
+  REQUIRE(plan.Find("compare") == nullptr);
+  // A pass that compares all of a step has a step's size.
+  MemoryPlanInput compared = input;
+  compared.compare = true;
+  REQUIRE(Line(PlanMemory(spec, compared), "compare", true, "activations") ==
+          arena(input.score_limits));
   // A mini-batch smaller than the probe: the memory that the probe took stays for it.
   input.train_limits.samples = input.train_limits.groups = 1;
   input.train_limits.prompt_tokens = input.train_limits.response_tokens = 1;

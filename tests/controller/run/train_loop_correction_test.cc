@@ -77,7 +77,7 @@ TEST_CASE("Differences are weighed and rejected, and do not end a run that asks 
                                       .rollout_is_threshold = "1.2",
                                       .rollout_rs = "seq_max_k2",
                                       .rollout_rs_threshold = "0.1"};
-  corrected.run.forward.identical_tokens = 12;
+  corrected.run.differing = 4;
   REQUIRE(corrected.run.Run().ok());
   for (const SampleMeta& meta : corrected.run.samples->Metas()) {
     const Sample sample = *corrected.run.samples->Read(meta.sample_id);
@@ -105,7 +105,7 @@ TEST_CASE("Without a correction recomputed log-probs are measured, and differenc
   REQUIRE(sample.mask.empty());
 
   CorrectedRun stopped(OddDiffer);
-  stopped.run.forward.identical_tokens = 12;
+  stopped.run.differing = 4;
   const absl::Status differs = stopped.run.Run();
   INFO(differs.ToString());
   REQUIRE(absl::IsDataLoss(differs));
@@ -125,7 +125,7 @@ TEST_CASE("A mini-batch of rejected tokens alone is left out, with its update",
   corrected.run.options.correction = {.rollout_rs = "token_k3", .rollout_rs_threshold = "1"};
   REQUIRE(corrected.run.Run().ok());
   REQUIRE(corrected.run.journal.Count("trainer 0 ForwardBackward(step 1, mini 0") == 0);
-  REQUIRE(corrected.run.journal.Count("trainer 0 ForwardBackward(step 1, mini 1 of 2, v0, comp") ==
+  REQUIRE(corrected.run.journal.Count("trainer 0 ForwardBackward(step 1, mini 1 of 2, v0, fresh") ==
           1);
   REQUIRE(corrected.run.journal.Count("trainer 0 OptimizerStep(v2)") == 1);
   REQUIRE(corrected.run.journal.Count("trainer 0 OptimizerStep(v3)") == 0);
@@ -217,7 +217,7 @@ TEST_CASE("The trainers' comparison gives the probabilities' differences where n
           "[train_loop][correction]") {
   testing::FakeRun run(2);
   run.options.total_steps = 1;
-  for (const float x : {-1.0f, -2.0f}) run.forward.probabilities.Add(x, x);
+  for (const float x : {-1.0f, -2.0f}) run.forward.comparison.probabilities.Add(x, x);
   REQUIRE(run.Run().ok());
   const auto& metrics = run.store.steps.at(1).metrics;
   REQUIRE(metrics.at("training/rollout_probs_diff_valid") == 1.0);

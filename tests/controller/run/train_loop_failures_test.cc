@@ -54,7 +54,7 @@ TEST_CASE("An evaluation whose scores do not match its responses fails", "[train
 
 TEST_CASE("A difference between rollout and trainer saves its step", "[train_loop]") {
   testing::FakeRun run(1);
-  run.forward.identical_tokens = 14;
+  run.differing = 2;
   const std::vector<float> training = {-1.5f, -2.0f};
   run.on_forward_backward = [&](const ForwardBackwardCall&, ForwardBackwardReply&) {
     const uint64_t id = run.samples->Metas().front().sample_id;

@@ -85,7 +85,7 @@ TEST_CASE("A step whose checkpoint failed counts as lost, not as made, while the
   REQUIRE(run.control->snapshot().last_lost_step == 0);
 }
 
-TEST_CASE("TrainLoop advances the version with every mini-batch, compares the first",
+TEST_CASE("TrainLoop advances the version with every mini-batch, compares before the first",
           "[train_loop]") {
   testing::FakeRun run(2);
   run.options.total_steps = 1;
@@ -96,7 +96,8 @@ TEST_CASE("TrainLoop advances the version with every mini-batch, compares the fi
   const Lines trainer = Of(run.journal.Take(), "trainer 1");
   REQUIRE(trainer == Lines{"Reset(, v0)", "SyncWeights(v0, targets 0+1, r1i1)",
                            "CheckWeights(/model)", "ComputeLogProbs(step 1, reference)",
-                           "ForwardBackward(step 1, mini 0 of 4, v0, compare)", "OptimizerStep(v1)",
+                           "ComputeLogProbs(step 1, compared)",
+                           "ForwardBackward(step 1, mini 0 of 4, v0, fresh)", "OptimizerStep(v1)",
                            "ForwardBackward(step 1, mini 1 of 4, v1)", "OptimizerStep(v2)",
                            "ForwardBackward(step 1, mini 0 of 4, v2)", "OptimizerStep(v3)",
                            "ForwardBackward(step 1, mini 1 of 4, v3)", "OptimizerStep(v4)",
@@ -137,11 +138,11 @@ TEST_CASE("A KL penalty lowers the reward and not the score", "[train_loop]") {
 
 TEST_CASE("TrainLoop stops when a log-prob differs and says which", "[train_loop]") {
   testing::FakeRun run(1);
-  run.forward.identical_tokens = 14;
-  run.forward.max_abs_difference = 0.25;
-  run.forward.sum_abs_difference = 0.5;
+  run.differing = 2;
+  run.forward.comparison.max_abs_difference = 0.25;
+  run.forward.comparison.sum_abs_difference = 0.5;
   for (int64_t i = 0; i < 7; ++i) {
-    run.forward.mismatches.push_back(
+    run.forward.comparison.mismatches.push_back(
         {.sample_id = 0xabc, .position = i, .weight_version = 0, .rollout = -1, .trainer = -2});
   }
   const absl::Status status = run.Run();

@@ -167,6 +167,15 @@ TEST_CASE("Log-probs that are not what they must be come back, also from a pass 
   REQUIRE(train(true, false, nothing));
   REQUIRE(nothing.empty());
 
+  // After a scoring pass the training pass must have the same bits, unless others are allowed.
+  request.log_probs_compared = true;
+  REQUIRE(train(false, false, nothing));
+  request.tolerate_mismatch = false;
+  REQUIRE_FALSE(train(false, false, of_ratio));
+  require_right(of_ratio);
+  request.log_probs_compared = false;
+  request.tolerate_mismatch = true;
+
   samples[2].old_log_probs[0] += 0.25f;
   REQUIRE_FALSE(train(false, true, of_ratio));
   require_right(of_ratio);

@@ -109,6 +109,44 @@ TEST_CASE("R2: the ratio of a token is to the log-prob of the version that sampl
   }
 }
 
+TEST_CASE("R2: a scoring pass compares the tokens of the step's weights, and no older ones",
+          "[trainer][partial]") {
+  Scored scored;
+  std::vector<Sample>& samples = scored.samples;
+  scored.Age(0, 2, 5, 0.125f);
+  scored.Age(1, samples[1].log_probs.size(), 6, -0.375f);
+  const auto old = static_cast<int64_t>(samples[1].log_probs.size() + 2);
+  samples[3].log_probs[1] = std::nextafter(samples[3].log_probs[1], 0.0f);
+  TrainerRanks two(2, scored.options);
+  std::vector<LogProbComparison> seen(2);
+  two.RunOk([&](Rank& rank, int index) -> absl::Status {
+    ScoreExtras extras;
+    TANDEM_RETURN_IF_ERROR(rank.session
+                               ->Score(Share(samples, index, 2), LogProbPolicy::kCompared,
+                                       {.compared_version = kStep}, &extras)
+                               .status());
+    seen[static_cast<size_t>(index)] = extras.comparison;
+    return absl::OkStatus();
+  });
+  REQUIRE(seen[0].compared + seen[1].compared == TrainedTokens(samples) - old);
+  REQUIRE(seen[0].identical == seen[0].compared);
+  REQUIRE(seen[1].identical == seen[1].compared - 1);  // sample 3 is rank 1's
+  REQUIRE(seen[1].mismatches.size() == 1);
+  REQUIRE(seen[1].mismatches[0].sample_id == samples[3].sample_id);
+  REQUIRE(seen[1].mismatches[0].position == samples[3].prompt_tokens + 1);
+  // Samples without log-probs, as with rollout.calculate_log_probs=false, are not compared; some
+  // without are refused.
+  samples[0].log_probs.clear();
+  two.Run([&](Rank& rank, int index) {
+    ScoreExtras extras;
+    return rank.session
+        ->Score(Share(samples, index, 2), LogProbPolicy::kCompared, {.compared_version = kStep},
+                &extras)
+        .status();
+  });
+  REQUIRE(absl::IsInvalidArgument(two[0].status));
+}
+
 TEST_CASE("R2: a token of the step's weights must have a ratio of 1 beside others that need not",
           "[trainer][partial]") {
   Scored scored;

@@ -273,6 +273,10 @@ TEST_CASE("with dropout what is compared with the rollout is a pass without", "[
   INFO(group[1].status.ToString());
   REQUIRE(absl::IsDataLoss(group[1].status));
   REQUIRE(group[1].status.message().find("1 of ") != std::string::npos);
+  // A scoring pass that has compared them makes another pass needless.
+  request.log_probs_compared = true;
+  PassOf(group, wrong, request);
+  request.log_probs_compared = false;
   // Later mini-batches are compared with nothing.
   request.first_update = false;
   PassOf(group, wrong, request);
