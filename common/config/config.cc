@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,8 @@
 #include "common/config/loaded_config.h"
 #include "common/config/schema.h"
 #include "common/config/unused_keys.h"
+#include "common/config/verl/hydra_value.h"
+#include "common/config/verl/verl_rules.h"
 #include "common/config/yaml.h"
 
 namespace tandem {
@@ -25,13 +29,14 @@ constexpr char kBaseKey[] = "base";
 // A value of --set, or why it has none.
 struct Override {
   std::string key;
+  std::string place;
   YAML::Node value;
   std::string problem;
 };
 
 // One source of keys, a file or all of --set; within a source, a key may be given only once.
 struct Source {
-  std::string place;  // "a.yaml" or "--set"
+  std::string place;  // of a file: "a.yaml"
   bool is_file = false;
   YAML::Node root;                  // of a file: a mapping
   std::vector<Override> overrides;  // of --set
@@ -44,8 +49,10 @@ struct Setting {
   std::string spelled;  // as written there
   const KeySpec* spec = nullptr;
   YAML::Node value;
-  bool resets_section = false;  // one of many keys that `section: null` gives their default
-  std::string problem;          // empty, or the reason for no spec
+  bool resets_section = false;     // one of many keys that `section: null` gives their default
+  std::string inner;               // of a JSON object: the entry below it that is set, "a.b"
+  const VerlRule* rule = nullptr;  // of a key of verl's that this schema does not have
+  std::string problem;             // empty, or the reason for no spec
 };
 
 // The file that another one is based on.
@@ -96,30 +103,52 @@ absl::Status ReadFile(const std::string& path,
   return absl::OkStatus();
 }
 
-Override ReadOverride(const std::string& text) {
-  const size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) {
-    return {.key = text, .problem = "an override is written key=value"};
+// Whether YAML took an entry that Hydra writes key:value, without a space, for a key alone.
+bool HasHydraMapping(const YAML::Node& node) {
+  if (node.IsSequence()) return std::any_of(node.begin(), node.end(), HasHydraMapping);
+  if (!node.IsMap()) return false;
+  return std::any_of(node.begin(), node.end(), [](const auto& item) {
+    const bool joined = item.first.IsScalar() && item.first.Tag() != "!" &&
+                        item.first.Scalar().find(':') != std::string::npos;
+    return (joined && item.second.IsNull()) || HasHydraMapping(item.second);
+  });
+}
+
+// YAML and Hydra write lists and most values alike; what only Hydra writes so is read as Hydra
+// does.
+absl::StatusOr<YAML::Node> ReadOverrideValue(const std::string& text) {
+  auto yaml = ParseYamlValue(text);
+  bool cast = false;
+  for (const char* name : {"int(", "float(", "str(", "bool("}) cast |= text.starts_with(name);
+  if (yaml.ok() && !cast && !HasHydraMapping(*yaml)) return yaml;
+  const auto hydra = HydraValueToYaml(text);
+  return hydra.ok() ? ParseYamlValue(*hydra) : yaml;
+}
+
+Override ReadOverride(const ConfigOverride& given) {
+  const auto split = SplitHydraOverride(given.text);
+  if (!split.ok()) {
+    return {
+        .key = given.text, .place = given.place, .problem = std::string(split.status().message())};
   }
-  const std::string key = text.substr(0, equals);
-  if (key[0] == '+' || key[0] == '~') {  // Hydra's prefixes
-    return {.key = text,
-            .problem = fmt::format("every key is there already, and null gives it its default "
-                                   "again: write it without {}",
-                                   key.substr(0, key.find_first_not_of("+~")))};
+  Override read{.key = split->key, .place = given.place};
+  if (!split->value.has_value()) return read;  // null: the default
+  const auto value = ReadOverrideValue(*split->value);
+  if (value.ok()) {
+    read.value = *value;
+  } else {
+    read.problem = std::string(value.status().message());
   }
-  const auto value = ParseYamlValue(text.substr(equals + 1));
-  if (!value.ok()) return {.key = key, .problem = std::string(value.status().message())};
-  return {.key = key, .value = *value};
+  return read;
 }
 
 // Stage 1: the files from the outermost base on, then --set.
 absl::StatusOr<std::vector<Source>> ReadSources(const std::string& yaml_path,
-                                                const std::vector<std::string>& overrides) {
+                                                const std::vector<ConfigOverride>& overrides) {
   std::vector<Source> sources;
   if (!yaml_path.empty()) TANDEM_RETURN_IF_ERROR(ReadFile(yaml_path, {}, sources));
-  Source set{.place = "--set"};
-  for (const std::string& text : overrides) set.overrides.push_back(ReadOverride(text));
+  Source set;
+  for (const ConfigOverride& given : overrides) set.overrides.push_back(ReadOverride(given));
   sources.push_back(std::move(set));
   return sources;
 }
@@ -133,10 +162,11 @@ class CanonicalSettings {
       all.source_ = &source;
       if (source.is_file) all.AddMap("", source.root);
       for (const Override& override : source.overrides) {
+        all.override_place_ = override.place;
         if (override.problem.empty()) {
-          all.AddEntry(override.key, override.value, source.place);
+          all.AddEntry(override.key, override.value, override.place);
         } else {
-          all.AddProblem(override.key, source.place, override.problem);
+          all.AddProblem(override.key, override.place, override.problem);
         }
       }
     }
@@ -164,15 +194,54 @@ class CanonicalSettings {
       if (value.IsNull()) return AddReset(key, place);
       return AddProblem(spelled, place, "is a section: it holds keys, not a value");
     }
-    // In a section that only verl has, the error for each key names its replacement.
-    if (spec == nullptr && value.IsMap() && value.size() > 0 && IsVerlSection(spelled)) {
-      return AddMap(spelled + ".", value);
-    }
     if (spec == nullptr || key.find('[') != std::string::npos) {
-      return AddProblem(spelled, place, "unknown key; " + Suggestion(spelled));
+      return AddOther(spelled, key, value, place);
     }
     settings_.push_back(
         {.source = source_, .place = place, .spelled = spelled, .spec = spec, .value = value});
+  }
+
+  // A key that the schema does not have, but maybe verl.
+  void AddOther(const std::string& spelled,
+                const std::string& key,
+                const YAML::Node& value,
+                const std::string& place) {
+    for (const std::string_view part : VerlSplitKey(key)) {
+      settings_.push_back({.source = source_,
+                           .place = place,
+                           .spelled = spelled,
+                           .spec = FindKey(std::string(part)),
+                           .value = value});
+    }
+    if (!VerlSplitKey(key).empty()) return;
+    if (const KeySpec* object = JsonAbove(key); object != nullptr) {
+      settings_.push_back({.source = source_,
+                           .place = place,
+                           .spelled = spelled,
+                           .spec = object,
+                           .value = value,
+                           .inner = key.substr(object->key.size() + 1)});
+      return;
+    }
+    const bool is_verls = HasVerlRules(key);
+    // In a section that only verl has, each key is accepted or refused for itself.
+    if (is_verls && value.IsMap() && value.size() > 0) return AddMap(spelled + ".", value);
+    const VerlRule* rule = FindVerlRule(key);
+    if (rule == nullptr && !(is_verls && value.IsNull())) {
+      return AddProblem(spelled, place, "unknown key; " + Suggestion(spelled));
+    }
+    settings_.push_back(
+        {.source = source_, .place = place, .spelled = spelled, .value = value, .rule = rule});
+  }
+
+  // The key of a JSON object that `key` is an entry of, or nullptr.
+  static const KeySpec* JsonAbove(std::string key) {
+    for (size_t dot = key.rfind('.'); dot != std::string::npos; dot = key.rfind('.')) {
+      key.resize(dot);
+      const KeySpec* spec = FindKey(key);
+      if (spec != nullptr) return spec->info.json() && !spec->field->is_repeated() ? spec : nullptr;
+    }
+    return nullptr;
   }
 
   // Every key of the section gets its default again.
@@ -194,38 +263,115 @@ class CanonicalSettings {
     settings_.push_back({.source = source_, .place = place, .spelled = spelled, .problem = text});
   }
 
-  // "a.yaml:12" or "--set".
+  // Of a node of a file: "a.yaml:12". A value of an override has no place of its own.
   std::string Place(const YAML::Node& node) const {
     return source_->is_file ? fmt::format("{}:{}", source_->place, node.Mark().line + 1)
-                            : source_->place;
+                            : override_place_;
   }
 
   const Source* source_ = nullptr;
+  std::string override_place_;
   std::vector<Setting> settings_;
 };
 
 // Where a source gives a key for the first time.
 using FirstPlaces = std::map<std::pair<const Source*, std::string>, const Setting*>;
 
+// A value as it was written: "" for what holds others.
+std::string ValueText(const YAML::Node& node) {
+  if (node.IsNull()) return "null";
+  if (node.IsScalar()) return node.Scalar();
+  return node.size() > 0 ? "" : node.IsMap() ? "{}" : "[]";
+}
+
+bool HasInterpolation(const YAML::Node& node) {
+  if (node.IsScalar()) return node.Scalar().find("${") != std::string::npos;
+  if (node.IsSequence()) return std::any_of(node.begin(), node.end(), HasInterpolation);
+  return false;
+}
+
+// The value with verl's own words for values replaced; what has no effect is noted.
+YAML::Node OurValue(const Setting& setting, LoadedConfig& loaded) {
+  const auto translate = [&](const YAML::Node& entry) -> std::optional<std::string> {
+    const VerlValue* theirs =
+        entry.IsScalar() ? FindVerlValue(setting.spec->key, entry.Scalar()) : nullptr;
+    if (theirs == nullptr) return std::nullopt;
+    loaded.without_effect.push_back({.key = fmt::format("{}={}", setting.spelled, theirs->value),
+                                     .place = setting.place,
+                                     .reason = std::string(theirs->reason)});
+    return std::string(theirs->instead);
+  };
+  const bool is_list = setting.spec->field->is_repeated();
+  if (!is_list || !setting.value.IsSequence()) {
+    const auto instead = translate(setting.value);
+    if (!instead.has_value()) return setting.value;
+    if (is_list && instead->empty()) return YAML::Node(YAML::NodeType::Sequence);
+    return YAML::Node(*instead);
+  }
+  YAML::Node list(YAML::NodeType::Sequence);
+  for (const YAML::Node& entry : setting.value) {
+    const auto instead = translate(entry);
+    if (!instead.has_value()) {
+      list.push_back(entry);
+    } else if (!instead->empty()) {
+      list.push_back(*instead);
+    }
+  }
+  return list;
+}
+
+// Sets one entry of the JSON object that the key holds; null takes it out.
+absl::Status SetJsonEntry(const Setting& setting, LoadedConfig& loaded) {
+  google::protobuf::Message* parent = ParentOf(setting.spec->key, &loaded.config);
+  const std::string before = parent->GetReflection()->GetString(*parent, setting.spec->field);
+  TANDEM_ASSIGN_OR_RETURN(const std::string after,
+                          WithJsonEntry(before, setting.inner, setting.value));
+  return SetValue(*setting.spec, YAML::Node(after), parent);
+}
+
+// Empty, or why a key that only verl has cannot be honoured.
+std::string ApplyVerlRule(const Setting& setting, LoadedConfig& loaded) {
+  const std::string value = ValueText(setting.value);
+  if (setting.rule != nullptr && !VerlRuleAccepts(*setting.rule, value)) {
+    return fmt::format("{}cannot be honoured: {}; {}", value.empty() ? "" : value + " ",
+                       setting.rule->reason, setting.rule->remedy);
+  }
+  if (setting.value.IsNull()) return "";  // asks for nothing
+  loaded.without_effect.push_back(
+      {.key = setting.spelled,
+       .value = value,
+       .place = setting.place,
+       .reason = setting.rule == nullptr ? "" : std::string(setting.rule->reason)});
+  return "";
+}
+
+// Whether two settings give a key the same value.
+bool Agree(const Setting& a, const Setting& b) {
+  return a.value.IsScalar() && b.value.IsScalar() && a.value.Scalar() == b.value.Scalar();
+}
+
 // Empty, or why the value was not set.
 std::string ApplySetting(const Setting& setting, FirstPlaces& first_places, LoadedConfig& loaded) {
   if (!setting.problem.empty()) return setting.problem;
+  if (setting.spec == nullptr) return ApplyVerlRule(setting, loaded);
   const KeySpec& spec = *setting.spec;
-  if (!setting.resets_section) {
+  if (HasInterpolation(setting.value)) {
+    return "${...} is not resolved here: write the value that it stands for";
+  }
+  if (!setting.resets_section && setting.inner.empty()) {
     const auto [first, is_new] = first_places.try_emplace({setting.source, spec.key}, &setting);
     // With --set, the last value of a key counts, if the key is spelled the same.
-    if (!is_new && (setting.source->is_file || first->second->spelled != setting.spelled)) {
+    const bool again = setting.source->is_file || first->second->spelled != setting.spelled;
+    if (!is_new && again && (setting.source->is_file || !Agree(setting, *first->second))) {
       return fmt::format("{} is already set at {}, as {}: leave one out", spec.key,
                          first->second->place, first->second->spelled);
     }
-    if (setting.spelled != spec.key) {
-      loaded.notices.push_back(
-          fmt::format("{}: {} is verl's name for {}", setting.place, setting.spelled, spec.key));
-    }
   }
-  const absl::Status set = SetValue(spec, setting.value, ParentOf(spec.key, &loaded.config));
+  const absl::Status set = setting.inner.empty() ? SetValue(spec, OurValue(setting, loaded),
+                                                            ParentOf(spec.key, &loaded.config))
+                                                 : SetJsonEntry(setting, loaded);
   if (!set.ok()) return std::string(set.message());
-  if (setting.value.IsNull()) {
+  if (setting.value.IsNull() && setting.inner.empty()) {
     loaded.origins.erase(spec.key);
   } else {
     loaded.origins[spec.key] = setting.place;
@@ -233,17 +379,54 @@ std::string ApplySetting(const Setting& setting, FirstPlaces& first_places, Load
   return "";
 }
 
-// Stage 3: every value into its field. InvalidArgument lists every problem of stages 2 and 3.
+// Stage 3: every value into its field. InvalidArgument lists every problem of stages 2 and 3, and
+// all keys that one rule refuses, such as Megatron's, as one.
 absl::Status SetValues(const std::vector<Setting>& settings, LoadedConfig& loaded) {
   FirstPlaces first_places;
   std::vector<std::string> problems;
+  std::map<const VerlRule*, std::pair<size_t, int>> refused;  // its problem, and how many more
   for (const Setting& setting : settings) {
     const std::string problem = ApplySetting(setting, first_places, loaded);
     if (problem.empty()) continue;
+    if (setting.rule != nullptr) {
+      const auto [first, is_new] = refused.try_emplace(setting.rule, problems.size(), 0);
+      if (!is_new) {
+        ++first->second.second;
+        continue;
+      }
+    }
     problems.push_back(fmt::format("{}: {}: {}", setting.place, setting.spelled, problem));
+  }
+  for (const auto& [rule, place] : refused) {
+    if (place.second == 0) continue;
+    problems[place.first] += fmt::format(" (as {} more of {})", place.second, rule->key);
   }
   if (problems.empty()) return absl::OkStatus();
   return InvalidArgument("{}", fmt::join(problems, "\n"));
+}
+
+// One line about verl's names of keys that were used, and one about keys that have no effect.
+void NoteVerlKeys(const std::vector<Setting>& settings, LoadedConfig& loaded) {
+  std::vector<std::string> renamed;
+  for (const Setting& setting : settings) {
+    if (setting.spec == nullptr || setting.resets_section || !setting.inner.empty()) continue;
+    if (setting.spelled == setting.spec->key) continue;
+    const std::string text = fmt::format("{} is {}", setting.spelled, setting.spec->key);
+    if (std::find(renamed.begin(), renamed.end(), text) == renamed.end()) renamed.push_back(text);
+  }
+  if (!renamed.empty()) {
+    loaded.notices.push_back(fmt::format("verl's names of keys: {}", fmt::join(renamed, ", ")));
+  }
+  std::vector<std::string> idle;
+  for (const KeyWithoutEffect& key : loaded.without_effect) {
+    if (std::find(idle.begin(), idle.end(), key.key) == idle.end()) idle.push_back(key.key);
+  }
+  if (idle.empty()) return;
+  loaded.notices.push_back(
+      fmt::format("{} here: {}; `tandemctl config explain KEY` says why",
+                  idle.size() == 1 ? "1 verl key has no effect"
+                                   : fmt::format("{} verl keys have no effect", idle.size()),
+                  fmt::join(idle, ", ")));
 }
 
 // Stage 4: values that follow from others, and notices about keys without effect.
@@ -253,16 +436,28 @@ void DeriveValues(LoadedConfig& loaded) {
   loaded.notices.insert(loaded.notices.end(), unused.begin(), unused.end());
 }
 
-}  // namespace
-
-absl::StatusOr<LoadedConfig> LoadConfig(const std::string& yaml_path,
-                                        const std::vector<std::string>& overrides) {
+absl::StatusOr<LoadedConfig> Load(const std::string& yaml_path,
+                                  const std::vector<ConfigOverride>& overrides) {
   LoadedConfig loaded;
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Source> sources, ReadSources(yaml_path, overrides));
   const std::vector<Setting> settings = CanonicalSettings::Collect(sources);
   TANDEM_RETURN_IF_ERROR(SetValues(settings, loaded));
+  NoteVerlKeys(settings, loaded);
   DeriveValues(loaded);
   return loaded;
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedConfig> LoadConfig(const std::string& yaml_path,
+                                        const std::vector<std::string>& overrides) {
+  std::vector<ConfigOverride> placed;
+  for (const std::string& text : overrides) placed.push_back({.text = text, .place = "--set"});
+  return Load(yaml_path, placed);
+}
+
+absl::StatusOr<LoadedConfig> LoadOverrides(const std::vector<ConfigOverride>& overrides) {
+  return Load("", overrides);
 }
 
 }  // namespace tandem

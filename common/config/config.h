@@ -36,11 +36,15 @@ void ResolveConfig(v1::Config* config, const ConfigOrigins& given);
 
 // Text for `config explain`: "" lists sections, a section its keys; a key gives type, default,
 // meaning, unit, range, choices, other names and the difference to verl. Aliases are understood.
-// InvalidArgument names the nearest valid key.
+// Of a key that only verl has, what is done with it and why. InvalidArgument names the nearest
+// valid key.
 absl::StatusOr<std::string> ExplainConfig(const std::string& key);
 
 // The complete text of docs/reference/config.md.
 std::string ConfigMarkdown();
+
+// The complete text of docs/reference/verl.md: every key of verl's, and what is done with it.
+std::string VerlMarkdown();
 
 // The whole configuration as YAML that LoadConfig reads back to an equal message.
 std::string ConfigToYaml(const v1::Config& config);

@@ -1,4 +1,6 @@
 // Texts about keys, for `tandemctl config explain` and docs/reference/config.md.
+#include "common/config/describe.h"
+
 #include <string>
 #include <vector>
 
@@ -81,6 +83,7 @@ absl::StatusOr<std::string> ExplainConfig(const std::string& key) {
   }
   const KeySpec* spec = FindKey(CanonicalKey(key));
   if (spec == nullptr) {
+    if (const std::string text = ExplainVerlKey(key); !text.empty()) return text;
     return InvalidArgument("{} is not a config key; {}", key, Suggestion(key));
   }
   std::string out =
@@ -113,16 +116,12 @@ directory. `base: FILE`, at the top of a config, is not a key: that file, seen f
 read first, and this one changes it key by key. An unknown key, a wrong type or an impossible value stops the program before anything
 starts, with file, line, key and the nearest valid key.
 
-Keys have verl's paths where verl has the key. verl's full spellings (`actor_rollout_ref.rollout.n`)
-are accepted as aliases and reported; the column *verl* says where meaning or default differ.
+Values are written as in YAML or as in Hydra's overrides (`{a:1,b:[x,y]}`); `+key=value`, `++key=value` and `~key` are taken as Hydra
+takes them. Keys have verl's paths where verl has the key. verl's full spellings (`actor_rollout_ref.rollout.n`)
+are accepted as aliases and reported; the column *verl* says where meaning or default differ. Keys that only verl has are accepted,
+and listed once, where they ask for nothing else than what is done here, and refused by name where they would change the result:
+[verl.md](verl.md) has all of them.
 )";
-
-std::string Cell(std::string text) {
-  for (size_t at = text.find('|'); at != std::string::npos; at = text.find('|', at + 2)) {
-    text.replace(at, 1, "\\|");
-  }
-  return text;
-}
 
 std::string Code(const std::string& text) { return text.empty() ? "" : "`" + text + "`"; }
 
@@ -136,13 +135,14 @@ std::string MeaningCell(const KeySpec& spec) {
   if (!spec.info.aliases().empty()) {
     text += fmt::format(" Also: `{}`.", fmt::join(spec.info.aliases(), "`, `"));
   }
-  return Cell(text);
+  return MarkdownCell(text);
 }
 
 std::string KeyRow(const KeySpec& spec) {
-  const std::string value = spec.info.required() ? "required" : Code(Cell(DefaultText(spec)));
+  const std::string value =
+      spec.info.required() ? "required" : Code(MarkdownCell(DefaultText(spec)));
   return fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", spec.key, TypeName(spec), value,
-                     spec.info.unit(), MeaningCell(spec), Cell(spec.info.verl()));
+                     spec.info.unit(), MeaningCell(spec), MarkdownCell(spec.info.verl()));
 }
 
 std::string SectionHead(const KeySpec& spec) {

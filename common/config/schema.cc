@@ -186,6 +186,12 @@ std::string NearestKey(const std::string& key) {
   return best;
 }
 
+std::string Suggestion(const std::string& key) {
+  const std::string nearest = NearestKey(key);
+  return nearest.empty() ? "docs/reference/config.md has all keys"
+                         : "did you mean " + nearest + "?";
+}
+
 std::string TypeName(const KeySpec& spec) {
   if (spec.section) return "section";
   const std::string scalar = ScalarType(spec);

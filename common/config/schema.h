@@ -33,15 +33,7 @@ bool IsAliasBeginning(const std::string& key);
 // "" if none is similar.
 std::string NearestKey(const std::string& key);
 
-// What to use instead of a key that verl has and this schema does not; "" for any other key.
-std::string VerlReplacement(const std::string& key);
-
-// Whether VerlReplacement knows keys inside `key`, a section of verl that this schema does not
-// have.
-bool IsVerlSection(const std::string& key);
-
-// The end of a message about the unknown key `key`: a replacement, the nearest key, or where all
-// keys are listed.
+// The end of a message about the unknown key `key`: the nearest key, or where all keys are listed.
 std::string Suggestion(const std::string& key);
 
 // "whole number", "list of numbers", "text" ...

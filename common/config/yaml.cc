@@ -89,6 +89,27 @@ absl::StatusOr<YAML::Node> ParseYamlValue(const std::string& text) {
 
 std::string YamlToJson(const YAML::Node& node) { return ToJson(node).dump(); }
 
+absl::StatusOr<std::string> WithJsonEntry(const std::string& object,
+                                          const std::string& entry,
+                                          const YAML::Node& value) {
+  Json root = object.empty() ? Json::object() : Json::parse(object, nullptr, false);
+  Json* place = &root;
+  size_t begin = 0;
+  for (size_t dot = entry.find('.'); dot != std::string::npos; dot = entry.find('.', begin)) {
+    if (!place->is_object()) break;
+    place = &(*place)[entry.substr(begin, dot - begin)];
+    if (place->is_null()) *place = Json::object();
+    begin = dot + 1;
+  }
+  if (!place->is_object()) return InvalidArgument("{} is no entry of {}", entry, object);
+  if (value.IsNull()) {
+    place->erase(entry.substr(begin));
+  } else {
+    (*place)[entry.substr(begin)] = ToJson(value);
+  }
+  return root.dump();
+}
+
 namespace {
 
 using google::protobuf::FieldDescriptor;

@@ -20,4 +20,10 @@ absl::StatusOr<YAML::Node> ParseYamlValue(const std::string& text);
 // `node` as JSON text; scalars without quotes become numbers, booleans and null where they can.
 std::string YamlToJson(const YAML::Node& node);
 
+// The JSON object `object` ("" is an empty one) with the entry at the dotted path `entry` set to
+// `value`, or taken out for null. InvalidArgument: something on the path is no object.
+absl::StatusOr<std::string> WithJsonEntry(const std::string& object,
+                                          const std::string& entry,
+                                          const YAML::Node& value);
+
 }  // namespace tandem

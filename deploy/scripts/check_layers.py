@@ -120,6 +120,8 @@ ALLOWED = {
 # includes none of its sub-folders, and each sub-folder is a key. No chain of them leads back to where it began.
 INSIDE = {
     "common/comm/cuda": ["common/comm"],
+    "common/config/verl": [],
+    "common/config": ["common/config/verl"],
     "common/device/cuda": ["common/device"],
     "common/formats/gguf": ["common/formats"],
     "common/formats/peft": ["common/formats"],
