@@ -25,7 +25,7 @@
 #include "controller/assembly/dry_run.h"
 #include "controller/assembly/run_assembly.h"
 #include "controller/assembly/run_options.h"
-#include "controller/report/console_progress.h"
+#include "controller/assembly/run_outputs.h"
 #include "controller/reward/check_reward.h"
 
 namespace tandem {
@@ -39,6 +39,9 @@ struct Flags {
   std::string launch_id;
   bool start_paused = false;
   bool dry_run = false;
+  std::string log = "text";
+
+  bool log_json() const { return log == "json"; }
 };
 
 int ParseFlags(int argc, char** argv, Flags* flags) {
@@ -53,6 +56,11 @@ int ParseFlags(int argc, char** argv, Flags* flags) {
                "train only what the API asks for, and run until stopped");
   app.add_flag("--dry-run", flags->dry_run,
                "check config, model, data and run directory, plan the memory, and start nothing");
+  app.add_option("--log", flags->log,
+                 "what stdout has: text for people, or json, one object per line for programs "
+                 "(docs/reference/log_json.md)")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   app.add_option("--launch-id", flags->launch_id,
                  "equal for all starts of one launch: a restart resumes from the newest "
                  "checkpoint, independent of trainer.resume_mode");
@@ -127,8 +135,8 @@ class Signals {
 int CheckAndPlan(const Flags& flags) {
   const absl::StatusOr<v1::Config> config = ReadConfig(flags);
   if (!config.ok()) return Refuse(FailedAt::kConfig, config.status());
-  ConsoleProgress progress({});
-  const absl::StatusOr<bool> fits = DryRun(*config, progress);
+  const auto progress = MakeShownProgress(*config, flags.log_json());
+  const absl::StatusOr<bool> fits = DryRun(*config, *progress);
   if (!fits.ok()) return Refuse(FailedAt::kInputs, fits.status());
   return *fits ? kExitDone : kExitDoesNotFit;
 }
@@ -142,7 +150,8 @@ int Run(const Flags& flags) {
       Assembly::Create({.config = *std::move(config),
                         .start = flags.start_paused ? StartMode::kPaused : StartMode::kTrain,
                         .launch_id = flags.launch_id,
-                        .build = ThisBuild()});
+                        .build = ThisBuild(),
+                        .log_json = flags.log_json()});
   if (!assembly.ok()) return Refuse(FailedAt::kInputs, assembly.status());
   signals.Watch(**assembly);
   const absl::Status status = (*assembly)->Run();

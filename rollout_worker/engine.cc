@@ -201,8 +201,13 @@ void Engine::UpdateStatus(const std::string& action) {
 }
 
 EngineStatus Engine::status() const {
-  const MutexLock lock(status_mutex_);
-  return status_;
+  EngineStatus now;
+  {
+    const MutexLock lock(status_mutex_);
+    now = status_;
+  }
+  now.load.queued = static_cast<int64_t>(queue_.Size());
+  return now;
 }
 
 WorkerNumerics Engine::numerics() const {

@@ -34,6 +34,7 @@ WorkerHealth ReportHealth(Engine& engine) {
   health.last_action = now.last_action;
   health.ledger = engine.ledger().Snapshot();
   health.numerics_class = engine.numerics().numerics_class;
+  health.generation = now.load;
   return health;
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/base/build_info.h"
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/device/device_memory.h"
 #include "common/net/channel.h"
@@ -45,6 +46,19 @@ struct Worker {
   std::unique_ptr<EngineThread> engine;
 };
 
+TrainingLoad LoadOf(const TrainerStatus& status, const LedgerSnapshot& ledger) {
+  TrainingLoad load{.last_collective = status.last_collective};
+  for (const ThreadProgress& thread : CurrentProgress()) {
+    if (thread.work_due && thread.part.starts_with("layer ")) load.layer = thread.part;
+  }
+  for (const LedgerEntry& entry : ledger.entries) {
+    const bool of_shard =
+        entry.tag == "weights" || entry.tag == "master" || entry.tag == "optimizer";
+    if (of_shard) load.shard_bytes += entry.current_bytes;
+  }
+  return load;
+}
+
 WorkerHealth HealthOf(Trainer& trainer) {
   const TrainerStatus now = trainer.status();
   WorkerHealth health;
@@ -53,6 +67,7 @@ WorkerHealth HealthOf(Trainer& trainer) {
   health.last_action = now.last_action;
   health.ledger = trainer.ledger().Snapshot();
   health.numerics_class = trainer.numerics().numerics_class;
+  health.training = LoadOf(now, health.ledger);
   return health;
 }
 

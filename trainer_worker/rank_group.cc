@@ -26,9 +26,9 @@ absl::Status RankGroup::Join(const GroupOptions& options) {
   group.deadline = options.deadline;
   group.cancelled = &cancelled_;
   group.single_channel = options.single_channel;
-  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> joined, backend_->JoinGroup(group));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> joined, backend_->JoinGroup(group));
   const MutexLock lock(group_mutex_);
-  communicator_ = std::move(joined);
+  communicator_ = std::make_shared<WatchedCommunicator>(std::move(joined), collectives_);
   if (wanted_ > generation_) communicator_->Abort("a newer group is being formed");
   return absl::OkStatus();
 }

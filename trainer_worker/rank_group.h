@@ -11,8 +11,11 @@
 #include <absl/time/time.h>
 
 #include "common/backend/backend.h"
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/comm/communicator.h"
+#include "common/comm/watched_communicator.h"
+#include "common/types/worker_load.h"
 
 namespace tandem {
 
@@ -25,7 +28,8 @@ struct GroupOptions {
   bool single_channel = false;  // NcclOptions
 };
 
-// Join, Leave, communicator and generation are for the engine thread; Interrupt is for any other.
+// Join, Leave, communicator and generation are for the engine thread; Interrupt and last_collective
+// are for any other.
 class RankGroup {
  public:
   // `backend`, through which ranks exchange device memory, outlives the group.
@@ -40,9 +44,12 @@ class RankGroup {
   // Makes collectives and joins of generations before `generation` fail at once. INT64_MAX
   // interrupts every generation.
   void Interrupt(int64_t generation, const std::string& reason);
+  // Of this rank, in whichever group.
+  CollectiveNote last_collective() const { return collectives_.Last(); }
 
  private:
   Backend* const backend_;
+  CollectiveLog collectives_{RealClock()};
   Mutex group_mutex_;
   std::shared_ptr<Communicator> communicator_ ABSL_GUARDED_BY(group_mutex_);
   std::atomic<bool> cancelled_ = false;  // ends the join in progress

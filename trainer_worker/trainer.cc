@@ -132,7 +132,9 @@ std::shared_ptr<Backend> Trainer::OnTheHost(const TrainerOptions& options) {
 
 TrainerStatus Trainer::status() const {
   const MutexLock lock(status_mutex_);
-  return status_;
+  TrainerStatus now = status_;
+  now.last_collective = group_.last_collective();
+  return now;
 }
 
 void Trainer::SetVersion(int64_t version) {

@@ -18,6 +18,7 @@
 #include "common/device/ledger.h"
 #include "common/types/ledger_snapshot.h"
 #include "common/types/numerics_choices.h"
+#include "common/types/worker_load.h"
 #include "trainer_worker/forward_backward/mini_batch.h"
 #include "trainer_worker/rank_group.h"
 #include "trainer_worker/sample_stream.h"
@@ -109,6 +110,7 @@ struct TrainerStatus {
   std::string phase = "starting";
   std::string last_action;
   int64_t version = -1;  // -1: no weights are loaded
+  CollectiveNote last_collective;
 };
 
 // Options of a trainer rank.

@@ -58,6 +58,11 @@ class BoundedQueue {
     return TakeFirst();
   }
 
+  size_t Size() const {
+    const MutexLock lock(items_mutex_);
+    return items_.size();
+  }
+
   void Close() {
     const MutexLock lock(items_mutex_);
     closed_ = true;
@@ -75,7 +80,7 @@ class BoundedQueue {
   }
 
   const size_t capacity_;
-  Mutex items_mutex_;
+  mutable Mutex items_mutex_;
   ConditionVariable not_empty_, not_full_;
   std::deque<T> items_ ABSL_GUARDED_BY(items_mutex_);
   bool closed_ ABSL_GUARDED_BY(items_mutex_) = false;

@@ -193,6 +193,8 @@ class GrpcMembershipAgent : public MembershipAgent {
     *request.mutable_ledger() = ToProto(health.ledger);
     request.set_numerics_class(health.numerics_class);
     ReportProgress(request.mutable_progress());
+    if (health.generation) *request.mutable_generation() = ToProto(*health.generation);
+    if (health.training) *request.mutable_training() = ToProto(*health.training);
     v1::HeartbeatResponse response;
     TANDEM_RETURN_IF_ERROR(calls_.Run(kHeartbeatDeadline, [&](grpc::ClientContext* context) {
       return stub_->Heartbeat(context, request, &response);

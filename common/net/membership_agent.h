@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <absl/status/status.h>
@@ -16,6 +17,7 @@
 #include "common/net/channel.h"
 #include "common/types/ledger_snapshot.h"
 #include "common/types/numerics_choices.h"
+#include "common/types/worker_load.h"
 #include "tandem/v1/controller.pb.h"
 #include "tandem/v1/types.pb.h"
 
@@ -41,7 +43,9 @@ struct WorkerHealth {
   int64_t version = -1;  // weight version, -1 for none
   std::string last_action;
   LedgerSnapshot ledger;
-  std::string numerics_class;  // empty until known
+  std::string numerics_class;               // empty until known
+  std::optional<GeneratorLoad> generation;  // of a rollout
+  std::optional<TrainingLoad> training;     // of a trainer
 };
 
 // Lifecycle: Join -> (load tokenizer and model) -> SetTokenizerAndNumerics -> StartHeartbeats.

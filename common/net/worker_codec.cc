@@ -182,6 +182,62 @@ LedgerSnapshot FromProto(const v1::Ledger& proto) {
   return ledger;
 }
 
+v1::GenerationLoad ToProto(const GeneratorLoad& load) {
+  v1::GenerationLoad proto;
+  proto.set_queued(load.queued);
+  proto.set_running(load.running);
+  proto.set_waiting(load.waiting);
+  proto.set_kv_blocks(load.kv_blocks);
+  proto.set_kv_blocks_used(load.kv_blocks_used);
+  proto.set_preemptions(load.preemptions);
+  proto.set_generated_tokens(load.generated_tokens);
+  proto.set_prefill_tokens(load.prefill_tokens);
+  proto.set_prefix_hit_tokens(load.prefix_hit_tokens);
+  proto.set_peak_version(load.peak_version);
+  proto.set_peak_waiting(load.peak_waiting);
+  proto.set_peak_kv_blocks_used(load.peak_kv_blocks_used);
+  return proto;
+}
+
+GeneratorLoad FromProto(const v1::GenerationLoad& proto) {
+  return {.queued = proto.queued(),
+          .running = proto.running(),
+          .waiting = proto.waiting(),
+          .kv_blocks = proto.kv_blocks(),
+          .kv_blocks_used = proto.kv_blocks_used(),
+          .preemptions = proto.preemptions(),
+          .generated_tokens = proto.generated_tokens(),
+          .prefill_tokens = proto.prefill_tokens(),
+          .prefix_hit_tokens = proto.prefix_hit_tokens(),
+          .peak_version = proto.peak_version(),
+          .peak_waiting = proto.peak_waiting(),
+          .peak_kv_blocks_used = proto.peak_kv_blocks_used()};
+}
+
+v1::TrainingLoad ToProto(const TrainingLoad& load) {
+  v1::TrainingLoad proto;
+  proto.set_layer(load.layer);
+  proto.set_shard_bytes(load.shard_bytes);
+  v1::CollectiveReport* collective = proto.mutable_last_collective();
+  collective->set_name(load.last_collective.name);
+  collective->set_bytes(load.last_collective.bytes);
+  collective->set_running(load.last_collective.running);
+  collective->set_seconds(load.last_collective.seconds);
+  collective->set_count(load.last_collective.count);
+  return proto;
+}
+
+TrainingLoad FromProto(const v1::TrainingLoad& proto) {
+  const v1::CollectiveReport& collective = proto.last_collective();
+  return {.layer = proto.layer(),
+          .shard_bytes = proto.shard_bytes(),
+          .last_collective = {.name = collective.name(),
+                              .bytes = collective.bytes(),
+                              .running = collective.running(),
+                              .seconds = collective.seconds(),
+                              .count = collective.count()}};
+}
+
 v1::PhaseReport ToProto(const PhaseReport& report) {
   v1::PhaseReport proto;
   proto.set_phase(report.phase);

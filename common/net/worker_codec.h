@@ -1,8 +1,10 @@
-// Converts samples, sampling parameters, ledgers and phase reports to protobuf and back.
+// Converts samples, sampling parameters, ledgers, loads and phase reports to protobuf and back.
 #pragma once
 
 #include "common/types/ledger_snapshot.h"
 #include "common/types/sample.h"
+#include "common/types/worker_load.h"
+#include "tandem/v1/controller.pb.h"
 #include "tandem/v1/rollout.pb.h"
 #include "tandem/v1/types.pb.h"
 
@@ -25,6 +27,12 @@ FinishReason FromProto(v1::FinishReason reason);
 
 v1::Ledger ToProto(const LedgerSnapshot& ledger);
 LedgerSnapshot FromProto(const v1::Ledger& proto);
+
+v1::GenerationLoad ToProto(const GeneratorLoad& load);
+GeneratorLoad FromProto(const v1::GenerationLoad& proto);
+
+v1::TrainingLoad ToProto(const TrainingLoad& load);
+TrainingLoad FromProto(const v1::TrainingLoad& proto);
 
 v1::PhaseReport ToProto(const PhaseReport& report);
 PhaseReport FromProto(const v1::PhaseReport& proto);

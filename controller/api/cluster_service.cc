@@ -87,13 +87,15 @@ grpc::Status ClusterService::Heartbeat(grpc::ServerContext* context,
   if (!key.ok()) return ToGrpcStatus(key.status());
   if (const absl::Status own = CheckOwn(context, *key); !own.ok()) return ToGrpcStatus(own);
   response->set_stop(stopping_);
-  return ToGrpcStatus(registry_.Heartbeat(*key, worker.incarnation(),
-                                          {.phase = request->phase(),
-                                           .version = request->version(),
-                                           .last_action = request->last_action(),
-                                           .ledger = FromProto(request->ledger()),
-                                           .numerics_class = request->numerics_class(),
-                                           .progress = FromProto(request->progress())}));
+  HeartbeatNews news{.phase = request->phase(),
+                     .version = request->version(),
+                     .last_action = request->last_action(),
+                     .ledger = FromProto(request->ledger()),
+                     .numerics_class = request->numerics_class(),
+                     .progress = FromProto(request->progress())};
+  if (request->has_generation()) news.generation = FromProto(request->generation());
+  if (request->has_training()) news.training = FromProto(request->training());
+  return ToGrpcStatus(registry_.Heartbeat(*key, worker.incarnation(), std::move(news)));
 }
 
 absl::Status ClusterService::CheckCaller(const grpc::ServerContext* context,

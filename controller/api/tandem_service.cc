@@ -58,6 +58,11 @@ v1::WorkerStatus ToProto(const WorkerEntry& entry, Instant now) {
   proto.mutable_progress()->set_moves(entry.news.progress.moves);
   proto.mutable_progress()->set_activity(entry.news.progress.activity);
   proto.mutable_progress()->set_still_seconds(absl::ToDoubleSeconds(entry.news.progress.still_for));
+  if (entry.news.generation) {
+    *proto.mutable_generation() = ToProto(*entry.news.generation);
+    proto.set_tokens_per_second(entry.generated_tokens.per_second);
+  }
+  if (entry.news.training) *proto.mutable_training() = ToProto(*entry.news.training);
   return proto;
 }
 

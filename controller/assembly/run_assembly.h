@@ -21,6 +21,7 @@ struct AssemblyOptions {
   StartMode start = StartMode::kTrain;
   std::string launch_id;  // see ResumeOptions
   BuildInfo build;        // of the program
+  bool log_json = false;  // stdout gets JSON lines for programs instead of text for people
 };
 
 // Lifecycle: Create (loads and checks all inputs; no server runs yet) -> Run -> destructor.

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -78,6 +77,7 @@ RunCore::RunCore(const AssemblyOptions& options,
                  RunStores stores,
                  CheckPolicy check)
     : config_(std::make_unique<v1::Config>(options.config)),
+      log_json_(options.log_json),
       inputs_(std::move(inputs)),
       stores_(std::move(stores)),
       options_(std::move(train)),
@@ -90,8 +90,8 @@ RunCore::RunCore(const AssemblyOptions& options,
             GrpcClients(*config_),
             static_cast<int>(config_->cluster().trainers()),
             RealClock()),
-      console_({.terminal = isatty(STDOUT_FILENO) != 0}),
-      progress_({&console_}),
+      shown_(MakeShownProgress(*config_, log_json_)),
+      progress_({shown_.get()}),
       budget_(config_->cluster().max_restarts(),
               absl::Seconds(config_->cluster().restart_window_seconds())),
       placement_(std::make_unique<ColocatedPlacement>(pool_.pairs(), options_)),

@@ -12,7 +12,6 @@
 
 #include "common/config/config.h"
 #include "controller/assembly/run_inputs.h"
-#include "controller/report/console_progress.h"
 #include "controller/rollouts/parity_probe.h"
 #include "controller/rollouts/rollout_fleet.h"
 #include "controller/rollouts/weight_sync.h"
@@ -60,6 +59,7 @@ class RunCore {
   const v1::Config& config() const { return *config_; }
   const TrainOptions& options() const { return options_; }
   const WorkerRegistry& registry() const { return registry_; }
+  bool log_json() const { return log_json_; }
   RunControl& control() { return control_; }
   Placement& placement() { return *placement_; }
   const std::string& run_id() const { return run_id_; }
@@ -90,6 +90,7 @@ class RunCore {
   void TellListening(const std::string& address);
 
   const std::unique_ptr<const v1::Config> config_;
+  const bool log_json_;
   const RunInputs inputs_;
   RunStores stores_;
   TrainOptions options_;
@@ -99,7 +100,7 @@ class RunCore {
   ParityProbe probe_;
   WorkerRegistry registry_;
   WorkerPool pool_;
-  ConsoleProgress console_;
+  const std::unique_ptr<ProgressSink> shown_;
   ProgressRelay progress_;
   RestartBudget budget_;
   const std::unique_ptr<Placement> placement_;

@@ -10,6 +10,8 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
+#include "controller/report/console_progress.h"
+#include "controller/report/json_progress.h"
 #include "controller/report/run_figures.h"
 #include "controller/report/run_report.h"
 #include "controller/store/tensorboard_tracker.h"
@@ -23,7 +25,18 @@ std::string ReportPath(const RunInfo& info) { return info.run_dir + "/report.htm
 
 }  // namespace
 
-std::vector<std::unique_ptr<Tracker>> MakeTrackers(const v1::Config& config, Clock& clock) {
+std::unique_ptr<ProgressSink> MakeShownProgress(const v1::Config& config, bool json) {
+  if (json) return std::make_unique<JsonProgress>(stdout, RealClock());
+  return std::make_unique<ConsoleProgress>(
+      ConsoleOptions{.terminal = isatty(STDOUT_FILENO) != 0,
+                     .console_freq = config.trainer().console_freq(),
+                     .log_samples = config.trainer().log_samples(),
+                     .log_phases = config.trainer().log_phases()});
+}
+
+std::vector<std::unique_ptr<Tracker>> MakeTrackers(const v1::Config& config,
+                                                   bool json,
+                                                   Clock& clock) {
   const std::string& run_dir = config.cluster().run_dir();
   std::vector<std::unique_ptr<Tracker>> trackers;
   for (const std::string& name : config.trainer().logger()) {
@@ -31,7 +44,7 @@ std::vector<std::unique_ptr<Tracker>> MakeTrackers(const v1::Config& config, Clo
       trackers.push_back(std::make_unique<JsonlTracker>(run_dir + "/metrics.jsonl"));
     } else if (name == "tensorboard") {
       trackers.push_back(std::make_unique<TensorBoardTracker>(run_dir + "/tensorboard", clock));
-    } else if (name == "console" && isatty(STDOUT_FILENO) == 0) {
+    } else if (name == "console" && !json && isatty(STDOUT_FILENO) == 0) {
       trackers.push_back(std::make_unique<ConsoleTracker>(std::cout));
     }
   }

@@ -23,9 +23,14 @@ struct RunMachinery {
   std::string kernel_sets;
 };
 
+// What stdout shows of the run: lines of JSON, or text for people.
+std::unique_ptr<ProgressSink> MakeShownProgress(const v1::Config& config, bool json);
+
 // The trackers of trainer.logger: run_dir/metrics.jsonl, run_dir/tensorboard, and lines on stdout
-// unless stdout is a terminal, which shows the progress bar instead.
-std::vector<std::unique_ptr<Tracker>> MakeTrackers(const v1::Config& config, Clock& clock);
+// unless that is a terminal, which shows the progress bar instead, or has lines of JSON.
+std::vector<std::unique_ptr<Tracker>> MakeTrackers(const v1::Config& config,
+                                                   bool json,
+                                                   Clock& clock);
 
 // "project/experiment/20260131-120000"
 std::string MakeRunId(const v1::Config& config, absl::Time now);

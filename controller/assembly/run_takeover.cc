@@ -59,7 +59,7 @@ absl::Status TakeOverRunDir(const TakeoverParts& parts) {
   if (parts.start.set_aside == SetAside::kWholeRun) {
     TANDEM_RETURN_IF_ERROR(until("run.db of a new run", [&] { return BeginAnew(parts); }));
   }
-  parts.tracker.Use(MakeTrackers(parts.config, RealClock()));
+  parts.tracker.Use(MakeTrackers(parts.config, parts.log_json, RealClock()));
   return until("the mark of a launch", [&] { return ClaimForLaunch(run_dir, parts.launch_id); });
 }
 

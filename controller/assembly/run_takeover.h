@@ -27,6 +27,7 @@ struct TakeoverParts {
   RoundJournal* journal;   // null without partial rollout
   ProgressSink& progress;
   DiskWait& disk;
+  bool log_json = false;  // see AssemblyOptions
 };
 
 // Moves what the run does not continue out of its way (EarlierRun), opens the files that it writes

@@ -97,7 +97,8 @@ absl::Status TrainAssembly::TakeOver(const StepContext& context) {
                          .tracker = tracker_,
                          .journal = rounds_.journal,
                          .progress = context.progress,
-                         .disk = context.disk});
+                         .disk = context.disk,
+                         .log_json = core_->log_json()});
 }
 
 absl::Status TrainAssembly::TrainAndRecord(TrainLoop& loop, const StepContext& context) {

@@ -10,6 +10,7 @@
 
 #include "controller/report/format.h"
 #include "controller/report/generation_text.h"
+#include "controller/report/terminal_text.h"
 #include "controller/store/run_store.h"
 
 namespace tandem {
@@ -83,23 +84,6 @@ std::string SampleVersionsText(const v1::SampleRecord& sample) {
 
 }  // namespace
 
-std::string OneLine(const std::string& text, size_t width) {
-  std::string line;
-  size_t characters = 0;
-  for (char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte & 0xC0u) != 0x80u && width > 0 && ++characters > width) return line + "…";
-    if (c == '\n') {
-      line += "\\n";
-    } else if (byte < 0x20 || byte == 0x7F) {
-      line += fmt::format("\\x{:02x}", byte);
-    } else {
-      line += c;
-    }
-  }
-  return line;
-}
-
 std::string PauseText(const v1::GetStatusResponse& status) {
   const std::string done =
       fmt::format("{} of {} steps are finished", status.step(), status.total_steps());
@@ -129,6 +113,49 @@ std::string DoingText(const v1::EngineProgress& progress) {
                      FormatSeconds(progress.still_seconds()));
 }
 
+std::string Count(int64_t value) { return std::to_string(value); }
+
+// A row per rollout that told its load; empty without one.
+std::string RolloutTable(const v1::GetStatusResponse& status) {
+  std::vector<std::vector<std::string>> rows = {{"rollout", "state", "version", "queue", "running",
+                                                 "waiting", "preempted", "KV used", "KV free",
+                                                 "prefix hits", "tokens/s"}};
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    if (!worker.has_generation()) continue;
+    const v1::GenerationLoad& load = worker.generation();
+    rows.push_back({Count(worker.worker().rank()), worker.phase(), VersionText(worker.version()),
+                    Count(load.queued()), Count(load.running()), Count(load.waiting()),
+                    Count(load.preemptions()), Count(load.kv_blocks_used()),
+                    Count(load.kv_blocks() - load.kv_blocks_used()),
+                    fmt::format("{} tok", load.prefix_hit_tokens()),
+                    fmt::format("{:.0f}", worker.tokens_per_second())});
+  }
+  return rows.size() == 1 ? "" : FormatTable(rows);
+}
+
+std::string CollectiveText(const v1::CollectiveReport& collective) {
+  if (collective.name().empty()) return "-";
+  const std::string what =
+      collective.name() +
+      (collective.bytes() > 0 ? " of " + FormatBytes(collective.bytes()) : std::string());
+  const std::string time = FormatSeconds(collective.seconds());
+  return collective.running() ? what + ", for " + time : what + ", " + time + " ago";
+}
+
+// A row per trainer that told its load; empty without one.
+std::string TrainerTable(const v1::GetStatusResponse& status) {
+  std::vector<std::vector<std::string>> rows = {
+      {"trainer", "phase", "version", "layer", "shard", "last collective"}};
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    if (!worker.has_training()) continue;
+    const v1::TrainingLoad& load = worker.training();
+    rows.push_back({Count(worker.worker().rank()), worker.phase(), VersionText(worker.version()),
+                    load.layer().empty() ? "-" : load.layer(), FormatBytes(load.shard_bytes()),
+                    CollectiveText(load.last_collective())});
+  }
+  return rows.size() == 1 ? "" : FormatTable(rows);
+}
+
 }  // namespace
 
 std::string StatusTable(const v1::GetStatusResponse& status) {
@@ -155,7 +182,7 @@ std::string StatusTable(const v1::GetStatusResponse& status) {
                     worker.kernel_set().empty() ? "-" : worker.kernel_set(),
                     std::to_string(worker.pid())});
   }
-  return text + FormatTable(rows);
+  return text + FormatTable(rows) + RolloutTable(status) + TrainerTable(status);
 }
 
 std::string NewestStepText(const v1::ListStepsResponse& steps) {
@@ -202,12 +229,15 @@ std::string SampleText(const v1::SampleRecord& sample, const std::string& text, 
 
 std::string StepsTable(const v1::ListStepsResponse& steps) {
   if (steps.steps_size() > 0 && steps.steps(0).undone_by() != 0) return UndoneTable(steps);
-  std::vector<std::vector<std::string>> rows = {
-      {"step", "version", "reward", "length", "entropy", "ppo_kl", "grad_norm", "seconds"}};
+  std::vector<std::vector<std::string>> rows = {{"step", "version", "reward", "length", "loss",
+                                                 "pg_loss", "kl_loss", "entropy", "ppo_kl",
+                                                 "clipfrac", "grad_norm", "lr", "seconds"}};
   for (const v1::StepRecord& step : steps.steps()) {
     rows.push_back({std::to_string(step.step()), std::to_string(step.version()),
                     Metric(step, kRewardMean), Metric(step, kResponseLengthMean),
-                    Metric(step, kEntropy), Metric(step, kPolicyKl), Metric(step, kGradNorm),
+                    Metric(step, kLoss), Metric(step, kPolicyLoss), Metric(step, kKlLoss),
+                    Metric(step, kEntropy), Metric(step, kPolicyKl), Metric(step, kClipFraction),
+                    Metric(step, kGradNorm), Metric(step, kLearningRate),
                     Metric(step, kStepSeconds)});
   }
   std::string resent;

@@ -30,8 +30,4 @@ std::string CheckTable(const v1::CheckResponse& check);
 // One line of JSON with the field names of the .proto files.
 std::string ToJsonText(const google::protobuf::Message& message);
 
-// The text on one line: control characters as escapes, truncated to `width` code points (0: not
-// truncated).
-std::string OneLine(const std::string& text, size_t width);
-
 }  // namespace tandem

@@ -4,14 +4,18 @@
 #include <cmath>
 #include <limits>
 
+#include <absl/strings/str_split.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "controller/plan/memory_plan.h"
 #include "controller/report/format.h"
 #include "controller/report/generation_text.h"
 #include "controller/report/run_figures.h"
 #include "controller/report/run_tables.h"
+#include "controller/report/step_lines.h"
+#include "controller/report/terminal_text.h"
 #include "controller/store/run_store.h"
 
 namespace tandem {
@@ -28,42 +32,31 @@ std::string Bar(int64_t done, int64_t total) {
 }
 
 std::string MetricsText(const StepRecord& step) {
-  std::string text =
-      fmt::format("reward {}  length {:.1f}", FormatShare(MetricOf(step, kRewardMean)),
-                  MetricOf(step, kResponseLengthMean));
-  const double generation = MetricOf(step, kGenerationThroughput);
-  const double training = MetricOf(step, kTrainingThroughput);
-  const double batches = MetricOf(step, kGenerationBatches);
-  if (batches > 1) text += fmt::format("  filled by {:.0f} batches", batches);
-  if (!std::isnan(generation)) {
-    text += fmt::format("  gen {:.0f} tok/s", generation);
-  } else if (HasPartial(step)) {
-    text += "  gen - tok/s";  // no round in this step
-  }
-  if (!std::isnan(training)) text += fmt::format("  train {:.0f} tok/s", training);
-  return text;
+  return fmt::format("reward {}  length {:.1f}", FormatShare(MetricOf(step, kRewardMean)),
+                     MetricOf(step, kResponseLengthMean));
 }
 
-// Reports which log-probs were compared: those of older weights may differ from the trainer's.
-std::string LogProbsText(const LogProbSummary& comparison, const StepRecord& step) {
-  const double older = MetricOf(step, kStaleTokens);
-  const bool mixed = older > 0;  // NaN without partial rollout
-  if (comparison.compared == 0) {
-    return mixed ? "  no log-probs compared: no token is of the step's weights" : "";
-  }
-  std::string text =
-      fmt::format("  {} of {} token log-probs {}identical, |Δ| max {:.3g} mean {:.3g}",
-                  comparison.identical, comparison.compared, mixed ? "of the step's weights " : "",
-                  comparison.max_abs_difference, comparison.mean_abs_difference);
-  if (mixed) text += fmt::format(" ({:.0f} tokens of older weights are not compared)", older);
-  return text;
+// Of the terminal that `out` writes to; a number that cuts nothing where that is not known.
+int TerminalColumns(std::FILE* out) {
+  winsize size{};
+  const bool known = ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return known ? size.ws_col : std::numeric_limits<int>::max();
 }
+
+bool IsDue(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+
+// The columns of a sample's line that are not its two texts.
+constexpr int kSampleColumns = 46;
 
 }  // namespace
 
 void ConsoleProgress::OnRunStart(const RunInfo& info) {
   info_ = info;
   finished_ = info.first_step;
+  if (const auto plan = MemoryPlanFromJson(info.memory_plan); plan.ok()) {
+    device_bytes_ = plan->device_bytes;
+    planned_bytes_ = plan->peak_bytes();
+  }
   Line(fmt::format("run {} in {}", info.run_id, info.run_dir));
   if (info.first_step > 0) {
     Line(fmt::format("resuming after step {} of {}", info.first_step, info.total_steps));
@@ -85,16 +78,63 @@ void ConsoleProgress::OnLogProbs(int64_t, const LogProbSummary& comparison) {
   log_probs_ = comparison;
 }
 
+void ConsoleProgress::OnStepDetails(int64_t, const StepDetails& details) { details_ = details; }
+
+int ConsoleProgress::Columns() const {
+  if (!options_.terminal) return std::numeric_limits<int>::max();
+  return options_.columns > 0 ? options_.columns : TerminalColumns(options_.out);
+}
+
+bool ConsoleProgress::ShowsFurtherLines(int64_t step) const {
+  if (options_.console_freq == 1) return true;
+  if (options_.console_freq == 0 || Columns() < kNarrowTerminal) return false;
+  return step == 1 || step == 2 || step == 5 || step == 10 || IsDue(step, options_.console_freq);
+}
+
+size_t ConsoleProgress::SampleWidth() const {
+  if (!options_.terminal) return 0;
+  const int room = std::max(0, (Columns() - kSampleColumns) / 2);
+  return std::max(kSampleTextWidth, static_cast<size_t>(room));
+}
+
+std::vector<std::string> ConsoleProgress::LinesOf(const StepRecord& record) const {
+  const StepSurroundings around{.total_steps = info_.total_steps,
+                                .time_left = Eta(),
+                                .log_probs = log_probs_,
+                                .details = details_,
+                                .device_bytes = device_bytes_,
+                                .planned_bytes = planned_bytes_};
+  std::vector<std::string> lines = {StepLine(record, around)};
+  const bool further = ShowsFurtherLines(record.step);
+  const bool samples = IsDue(record.step, options_.log_samples);
+  const auto append = [&lines](const std::vector<std::string>& more) {
+    lines.insert(lines.end(), more.begin(), more.end());
+  };
+  if (further) append(FurtherStepLines(record, around));
+  if (samples) {
+    append(SampleLines(details_, SampleWidth()));
+  } else if (further && options_.log_samples >= 0) {
+    append(SampleLines(details_, kSampleTextWidth));
+  }
+  if (IsDue(record.step, options_.log_phases)) {
+    const std::string table = StepPhaseTable(record, phase_seconds_);
+    const std::vector<std::string> rows = absl::StrSplit(table, '\n', absl::SkipEmpty());
+    append(rows);
+  }
+  return lines;
+}
+
 void ConsoleProgress::OnStep(const StepRecord& record) {
   finished_ = record.step;
   ++made_;
   seconds_of_made_ += MetricOf(record, kStepSeconds);
+  for (const PhaseTime& phase : record.phases) phase_seconds_[phase.phase] += phase.seconds;
   last_metrics_ = MetricsText(record);
-  const std::string partial = PartialStepText(record);
-  Line(fmt::format("step {}/{}  {}{}{}  {:.1f} s  ETA {}{}", record.step, info_.total_steps,
-                   last_metrics_, partial.empty() ? "" : "  ", partial,
-                   MetricOf(record, kStepSeconds), Eta(), LogProbsText(log_probs_, record)));
+  for (const std::string& line : LinesOf(record)) {
+    Line(CutToColumns(line, static_cast<size_t>(Columns())));
+  }
   log_probs_ = {};
+  details_ = {};
 }
 
 void ConsoleProgress::OnEvaluation(const EvaluationRecord& record) {
@@ -146,27 +186,6 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary, const RunFigures& figu
   std::fflush(options_.out);
 }
 
-namespace {
-
-// Of the terminal that `out` writes to; a number that cuts nothing where that is not known.
-int TerminalColumns(std::FILE* out) {
-  winsize size{};
-  const bool known = ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-  return known ? size.ws_col : std::numeric_limits<int>::max();
-}
-
-// The first `columns` characters of a text in UTF-8.
-std::string FirstColumns(const std::string& text, int columns) {
-  int seen = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool begins = (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80;
-    if (begins && ++seen > columns) return text.substr(0, i);
-  }
-  return text;
-}
-
-}  // namespace
-
 void ConsoleProgress::Line(const std::string& text) {
   ClearBar();
   std::fputs((text + "\n").c_str(), options_.out);
@@ -181,7 +200,7 @@ void ConsoleProgress::DrawBar() {
       fmt::format("{} {}/{}  {}{}  {}  ETA {}", Bar(finished_, info_.total_steps), finished_,
                   info_.total_steps, phase_, detail_, last_metrics_, Eta());
   // A bar of two rows could not be drawn over.
-  std::fputs(("\r" + FirstColumns(bar, TerminalColumns(options_.out) - 1)).c_str(), options_.out);
+  std::fputs(("\r" + CutToColumns(bar, static_cast<size_t>(Columns()) - 1)).c_str(), options_.out);
   std::fflush(options_.out);
   bar_drawn_ = true;
 }

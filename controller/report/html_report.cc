@@ -132,6 +132,12 @@ PlotSeries StepSeries(const ReportInput& input, const std::string& name, const c
   return {name, input.figures.Curve(metric)};
 }
 
+// Without the series that have no point; empty if none has one.
+std::string PresentLines(const std::string& title, std::vector<PlotSeries> series) {
+  std::erase_if(series, [](const PlotSeries& one) { return one.points.empty(); });
+  return series.empty() ? "" : SvgLines(title, series);
+}
+
 std::string RewardPlot(const ReportInput& input) {
   PlotSeries held_out{"held-out", input.figures.held_out.Points()};
   held_out.markers = true;
@@ -239,9 +245,15 @@ std::string HtmlReport(const ReportInput& input) {
   html += "<p>" + EscapeHtml(input.note) + "</p>";
   html += SvgLines("response length, tokens", {StepSeries(input, "mean", kResponseLengthMean),
                                                StepSeries(input, "p99", kResponseLengthP99)});
+  html += PresentLines("loss",
+                       {StepSeries(input, "all", kLoss), StepSeries(input, "policy", kPolicyLoss),
+                        StepSeries(input, "KL to the reference", kKlLoss)});
   html += SvgLines("entropy and KL to the sampling policy",
                    {StepSeries(input, "entropy", kEntropy), StepSeries(input, "KL", kPolicyKl)});
+  html += PresentLines("share of tokens whose ratio is clipped",
+                       {StepSeries(input, "clipped", kClipFraction)});
   html += SvgLines("gradient norm", {StepSeries(input, "before clipping", kGradNorm)});
+  html += PresentLines("learning rate", {StepSeries(input, "learning rate", kLearningRate)});
   html += SvgLines("tokens per second", {StepSeries(input, "generation", kGenerationThroughput),
                                          StepSeries(input, "training", kTrainingThroughput)});
   html += PartialSection(input);

@@ -44,6 +44,8 @@ constexpr std::array kFreeKeys = {
     "trainer.disk_retry_seconds", "trainer.logger", "trainer.expected_val_rise",
     "trainer.max_seconds", "trainer.min_training_steps", "trainer.sample_files_to_keep",
     "trainer.steps_with_texts", "trainer.save_batch_freq",
+    // what is shown
+    "trainer.console_freq", "trainer.log_samples", "trainer.log_phases",
     // limits after which a run fails
     "actor.max_skipped_steps", "rollout.partial.max_rounds_without_batch"};
 // Another number of ranks sums gradients in another grouping, which changes the last bits.

@@ -16,6 +16,7 @@
 #include "controller/step/mini_batches.h"
 #include "controller/step/scoring.h"
 #include "controller/step/step_metrics.h"
+#include "controller/step/summary/group_metrics.h"
 #include "controller/store/checkpoint_index.h"
 #include "controller/store/run_store.h"
 #include "controller/workers/trainer_calls.h"
@@ -234,6 +235,9 @@ absl::Status TrainLoop::Record(StepBatch& batch) {
   samples.reserve(batch.records.size());
   for (auto& [id, record] : batch.records) samples.push_back(std::move(record));
   TANDEM_RETURN_IF_ERROR(context_.store.RecordSamples(batch.step, samples));
+  batch.facts.trainer.merge(GroupMetrics(metas, samples));
+  batch.details.samples = ContrastingSamples(samples);
+  AddGenerationLoad(context_.pool.GenerationLoads(), batch.version, batch.details);
   batch.phases.End();
 
   batch.facts.step = batch.step;
@@ -253,6 +257,7 @@ absl::Status TrainLoop::Record(StepBatch& batch) {
   TANDEM_RETURN_IF_ERROR(context_.store.RecordStep(record));
   context_.tracker.Log(batch.step, record.metrics);
   TANDEM_RETURN_IF_ERROR(FlushMetrics());
+  context_.progress.OnStepDetails(record.step, batch.details);
   context_.progress.OnStep(record);
   checkpointer_.OnRecorded(std::move(record));
   return absl::OkStatus();

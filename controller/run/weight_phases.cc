@@ -64,6 +64,9 @@ absl::Status WeightPhases::SyncAndWake(StepBatch& batch) {
       batch.phases.Report(WorkerRole::kTrainer, synced.checks);
       if (!synced.checked.empty()) context_.progress.OnMessage(synced.checked);
       batch.facts.trainer["weights/changed_share"] = synced.changed_share;
+      batch.details.weight_bytes = 0;
+      for (const SyncReply& sent : synced.trainers) batch.details.weight_bytes += sent.bytes;
+      batch.details.weight_digest = synced.digest;
       batch.phases.Begin("wake");
       TANDEM_ASSIGN_OR_RETURN(const auto wakes, context_.weights.Wake(context_.interrupted));
       for (const auto& [rank, report] : wakes) {

@@ -12,6 +12,7 @@
 #include "controller/step/mini_batches.h"
 #include "controller/step/phase_recorder.h"
 #include "controller/step/step_metrics.h"
+#include "controller/store/progress.h"
 #include "controller/store/run_store.h"
 #include "controller/workers/trainer_client.h"
 
@@ -28,6 +29,7 @@ struct StepBatch {
   PhaseRecorder phases;
   TailRecorder tail;  // of the generate phase
   StepFacts facts;
+  StepDetails details;
   std::map<uint64_t, SampleRecord> records;    // by sample id; filled by RewardSamples
   GreedyBaselines baselines;                   // used by remax only
   std::map<int64_t, double> baseline_rewards;  // rewards of the baselines, by group

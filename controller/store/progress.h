@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,19 @@ struct LogProbSummary {
   int64_t identical = 0;
   double max_abs_difference = 0;
   double mean_abs_difference = 0;
+};
+
+// What is shown of a step beside its record.
+struct StepDetails {
+  // Two samples of the group whose rewards differ most, the better one first; one where all rewards
+  // of the step are equal.
+  std::vector<SampleRecord> samples;
+  int64_t weight_bytes = 0;   // that the trainers sent to the rollouts after the step
+  std::string weight_digest;  // of those weights, hex; empty: nothing was sent
+  // While the step was generated, of the fullest rollout, as far as heartbeats told: the largest
+  // share of its KV blocks in use, and the most samples that waited for blocks.
+  std::optional<double> kv_share;
+  std::optional<int64_t> waiting;
 };
 
 // The end of a run: its result, and where its files are.
@@ -47,6 +61,8 @@ class ProgressSink {
   virtual void OnLogProbs(int64_t step, const LogProbSummary& comparison) = 0;
   // The run ends after `steps` steps, fewer than OnRunStart said.
   virtual void OnShortened(int64_t steps) = 0;
+  // Comes right before OnStep of the same step.
+  virtual void OnStepDetails(int64_t /*step*/, const StepDetails& /*details*/) {}
   virtual void OnStep(const StepRecord& record) = 0;
   virtual void OnEvaluation(const EvaluationRecord& record) = 0;
   // One line about a lost worker, a recovery, a checkpoint and so on.
@@ -83,6 +99,9 @@ class ProgressRelay final : public ProgressSink {
   }
   void OnShortened(int64_t steps) override {
     for (ProgressSink* sink : sinks_) sink->OnShortened(steps);
+  }
+  void OnStepDetails(int64_t step, const StepDetails& details) override {
+    for (ProgressSink* sink : sinks_) sink->OnStepDetails(step, details);
   }
   void OnStep(const StepRecord& record) override {
     SetPhase("");

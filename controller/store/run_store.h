@@ -17,12 +17,34 @@ namespace tandem {
 
 // Names of the metrics that progress and report show; they are verl's names where verl has them.
 inline constexpr const char* kRewardMean = "critic/rewards/mean";
+// Of the rewards that are trained on: the standard deviation over samples, and half the width of
+// the mean's 95 % confidence interval with prompts taken as independent.
+inline constexpr const char* kRewardStd = "critic/rewards/std";
+inline constexpr const char* kRewardInterval = "critic/rewards/ci95";
+// The groups that are trained on: their number; those whose rewards differ; those whose rewards are
+// all equal, by whether the responses are right, wrong or neither; and the share of the equal ones.
+inline constexpr const char* kGroups = "critic/groups/count";
+inline constexpr const char* kGroupsMixed = "critic/groups/mixed";
+inline constexpr const char* kGroupsRight = "critic/groups/all_right";
+inline constexpr const char* kGroupsWrong = "critic/groups/all_wrong";
+inline constexpr const char* kGroupsEqual = "critic/groups/all_equal";
+inline constexpr const char* kZeroStdRatio = "critic/groups/zero_std_ratio";
+inline constexpr const char* kTrainedSamples = "training/samples";
 inline constexpr const char* kResponseLengthMean = "response_length/mean";
 // Nearest-rank percentiles over the samples that are trained on.
 inline constexpr const char* kResponseLengthP50 = "response_length/p50";
 inline constexpr const char* kResponseLengthP99 = "response_length/p99";
+// The share of responses that data.max_response_length ended.
+inline constexpr const char* kResponseCut = "response_length/clip_ratio";
 inline constexpr const char* kGenerationThroughput = "perf/generation_tokens_per_second";
 inline constexpr const char* kTrainingThroughput = "perf/training_tokens_per_second";
+// The loss that is minimized, and its parts: policy loss, and entropy and KL to the reference
+// policy where they have a coefficient.
+inline constexpr const char* kLoss = "actor/loss";
+inline constexpr const char* kPolicyLoss = "actor/pg_loss";
+inline constexpr const char* kKlLoss = "actor/kl_loss";
+inline constexpr const char* kClipFraction = "actor/pg_clipfrac";
+inline constexpr const char* kLearningRate = "actor/lr";
 inline constexpr const char* kEntropy = "actor/entropy";
 inline constexpr const char* kPolicyKl = "actor/ppo_kl";
 inline constexpr const char* kGradNorm = "actor/grad_norm";
@@ -30,6 +52,9 @@ inline constexpr const char* kGradNorm = "actor/grad_norm";
 // responses of the mean over their tokens; and that coefficient.
 inline constexpr const char* kRewardKl = "actor/reward_kl_penalty";
 inline constexpr const char* kRewardKlCoef = "actor/reward_kl_penalty_coeff";
+// The ratios of the step's first mini-batch, whose tokens are of the step's weights.
+inline constexpr const char* kFirstRatioMin = "actor/first_ratio_min";
+inline constexpr const char* kFirstRatioMax = "actor/first_ratio_max";
 // The number of the step's updates that were skipped; absent if there were none.
 inline constexpr const char* kSkippedUpdates = "actor/skipped_updates";
 // The number of the step's updates for which bypass mode rejected every token, so that the policy

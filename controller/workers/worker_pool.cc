@@ -97,6 +97,15 @@ LedgerSnapshot WorkerPool::Ledger(const WorkerKey& key) const {
   return entry ? entry->news.ledger : LedgerSnapshot{};
 }
 
+std::vector<std::optional<GeneratorLoad>> WorkerPool::GenerationLoads() const {
+  std::vector<std::optional<GeneratorLoad>> loads;
+  for (int rank = 0; rank < pairs(); ++rank) {
+    const auto entry = registry_.Find({WorkerRole::kRollout, rank});
+    loads.push_back(entry ? entry->news.generation : std::nullopt);
+  }
+  return loads;
+}
+
 void WorkerPool::NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger) {
   registry_.NoteLedger(key, ledger);
 }

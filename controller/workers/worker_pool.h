@@ -55,6 +55,9 @@ class WorkerPool {
   // The worker's latest memory ledger, from a heartbeat or a report; empty if it never sent one.
   LedgerSnapshot Ledger(const WorkerKey& key) const;
   void NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger);
+  // The loads of all rollouts, by rank, as their last heartbeats told; nullopt of one that told
+  // none.
+  std::vector<std::optional<GeneratorLoad>> GenerationLoads() const;
   std::string numerics_class() const { return registry_.numerics_class(); }
 
   // Marks the worker lost because a call to it failed; its next heartbeat that tells

@@ -254,6 +254,15 @@ void WorkerRegistry::NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledg
   }
 }
 
+void GrowthRate::Look(int64_t value_now, Instant now) {
+  const bool goes_on = since && value_now >= value;  // not of a process that began anew
+  if (goes_on && now - *since < absl::Seconds(1)) return;
+  per_second =
+      goes_on ? static_cast<double>(value_now - value) / absl::ToDoubleSeconds(now - *since) : 0;
+  value = value_now;
+  since = now;
+}
+
 absl::Status WorkerRegistry::Heartbeat(const WorkerKey& key,
                                        int64_t incarnation,
                                        HeartbeatNews news) {
@@ -271,6 +280,9 @@ absl::Status WorkerRegistry::Heartbeat(const WorkerKey& key,
   if (news.numerics_class.empty()) news.numerics_class = entry.news.numerics_class;
   entry.news = std::move(news);
   entry.last_heartbeat = clock_.Now();
+  if (entry.news.generation) {
+    entry.generated_tokens.Look(entry.news.generation->generated_tokens, entry.last_heartbeat);
+  }
   entry.stands_still = still;
   if (still) return absl::OkStatus();  // DetectLost sees to it
   entry.state = entry.news.numerics_class.empty() ? WorkerEntry::State::kStarting

@@ -19,6 +19,7 @@
 #include "common/base/mutex.h"
 #include "common/types/ledger_snapshot.h"
 #include "common/types/numerics_choices.h"
+#include "common/types/worker_load.h"
 
 namespace tandem {
 
@@ -69,6 +70,17 @@ struct HeartbeatNews {
   LedgerSnapshot ledger;
   std::string numerics_class;
   EngineProgress progress;
+  std::optional<GeneratorLoad> generation;  // of a rollout
+  std::optional<TrainingLoad> training;     // of a trainer
+};
+
+// How fast a number that only grows does so, as seen about once a second.
+struct GrowthRate {
+  std::optional<Instant> since;  // of `value`; nullopt: nothing was seen yet
+  int64_t value = 0;
+  double per_second = 0;
+
+  void Look(int64_t value_now, Instant now);
 };
 
 struct WorkerEntry {
@@ -79,7 +91,8 @@ struct WorkerEntry {
   State state = State::kStarting;
   Instant last_heartbeat;
   HeartbeatNews news;
-  bool stands_still = false;  // its last heartbeat told no progress for progress_limit
+  GrowthRate generated_tokens;  // of a rollout
+  bool stands_still = false;    // its last heartbeat told no progress for progress_limit
   // RegistryOptions::process_start at its registration; empty: its process is not seen from here.
   std::string process_start;
   int64_t last_incarnation = 0;  // the highest that its rank has had

@@ -92,6 +92,7 @@ std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id
     flag("listen", plan.listen);
     if (!plan.launch_id.empty()) flag("launch-id", plan.launch_id);
     if (plan.start_paused) argv.push_back("--start-paused");
+    if (!plan.log.empty()) flag("log", plan.log);
     return argv;
   }
   flag("controller", plan.listen);

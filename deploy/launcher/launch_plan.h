@@ -22,6 +22,7 @@ struct LaunchPlan {
   int64_t log_max_bytes = 0;                          // after which a log begins anew; 0: never
   int64_t log_files_to_keep = 3;
   bool start_paused = false;
+  std::string log;             // the controller's --log; empty: its default
   std::string checkpoint_dir;  // trainer.default_local_dir
   std::string resume_mode;     // trainer.resume_mode; empty if weights are only checked
   // trainer.total_training_steps; 0 where the config alone does not tell the number of steps.

@@ -35,6 +35,7 @@ struct Flags {
   double stop_grace_seconds = 600;
   bool start_paused = false;
   bool dry_run = false;
+  std::string log = "text";
 };
 
 int Fail(FailedAt stage, const absl::Status& status) {
@@ -44,8 +45,12 @@ int Fail(FailedAt stage, const absl::Status& status) {
 
 // Replaces this process by the controller; returns only if it cannot be started.
 int DryRun(const Flags& flags) {
-  std::vector<std::string> command = {flags.bin_dir + "/tandem-controller", "--config",
-                                      flags.config, "--dry-run"};
+  std::vector<std::string> command = {flags.bin_dir + "/tandem-controller",
+                                      "--config",
+                                      flags.config,
+                                      "--dry-run",
+                                      "--log",
+                                      flags.log};
   for (const std::string& change : flags.overrides) {
     command.insert(command.end(), {"--set", change});
   }
@@ -101,6 +106,7 @@ int Launch(const Flags& flags) {
   if (!lock.ok()) return Fail(FailedAt::kInputs, Annotate(lock.status(), "cluster.run_dir"));
   LaunchPlan plan = MakeLaunchPlan(config, flags.bin_dir, flags.config, flags.overrides);
   plan.start_paused = flags.start_paused;
+  plan.log = flags.log;
   plan.launch_id = fmt::format("{}-{}", getpid(), absl::ToUnixNanos(RealClock().WallNow()));
   absl::StatusOr<NotifySocket> notify = NotifySocket::Open();
   if (!notify.ok()) return Fail(FailedAt::kInputs, notify.status());
@@ -146,6 +152,11 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--dry-run", flags.dry_run,
                "check config, model, data and run directory, plan the memory, and start nothing");
+  app.add_option("--log", flags.log,
+                 "what stdout has: text for people, or json, one object per line for programs "
+                 "(docs/reference/log_json.md)")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   app.add_flag("--start-paused", flags.start_paused, "train only what tandemctl asks for");
   try {
     app.parse(argc, argv);

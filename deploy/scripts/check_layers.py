@@ -145,6 +145,7 @@ INSIDE = {
     "controller/partial_rollout/buffer": [],
     "controller/partial_rollout": ["controller/partial_rollout/buffer"],
     "controller/reward/scorers": ["controller/reward"],
+    "controller/step/summary": [],
     "controller/store/disk": ["controller/store"],
     "controller/store/sqlite": ["controller/store"],
     "trainer_worker/losses/policy": ["trainer_worker/losses"],

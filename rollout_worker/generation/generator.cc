@@ -231,11 +231,19 @@ absl::Status Generator::Step(const std::byte* weights, int64_t version) {
   // The plan may be empty: the only running sequence released its blocks to an older one that
   // waits.
   if (plan.spans.empty()) return absl::OkStatus();
+  NotePeaks(version);
   runner_->Start(plan, weights, *kv_);
   scheduler_.Advance(plan);  // runs while the device computes, as it needs no sampled token
   TANDEM_RETURN_IF_ERROR(runner_->Finish());
   for (const DrawnToken& token : runner_->drawn()) Commit(token, version);
   return absl::OkStatus();
+}
+
+void Generator::NotePeaks(int64_t version) {
+  if (peaks_.peak_version != version) peaks_ = {.peak_version = version};
+  peaks_.peak_waiting = std::max(peaks_.peak_waiting, scheduler_.waiting());
+  peaks_.peak_kv_blocks_used =
+      std::max(peaks_.peak_kv_blocks_used, scheduler_.blocks().used_blocks());
 }
 
 void Generator::Commit(const DrawnToken& drawn, int64_t version) {
@@ -317,13 +325,17 @@ void Generator::Fail(const absl::Status& status) {
 }
 
 GeneratorLoad Generator::load() const {
-  return {scheduler_.running(),
-          scheduler_.waiting(),
-          scheduler_.blocks().num_blocks(),
-          scheduler_.blocks().used_blocks(),
-          scheduler_.preemptions(),
-          generated_tokens_,
-          scheduler_.prefill_tokens()};
+  return {.running = scheduler_.running(),
+          .waiting = scheduler_.waiting(),
+          .kv_blocks = scheduler_.blocks().num_blocks(),
+          .kv_blocks_used = scheduler_.blocks().used_blocks(),
+          .preemptions = scheduler_.preemptions(),
+          .generated_tokens = generated_tokens_,
+          .prefill_tokens = scheduler_.prefill_tokens(),
+          .prefix_hit_tokens = scheduler_.prefix_hit_tokens(),
+          .peak_version = peaks_.peak_version,
+          .peak_waiting = peaks_.peak_waiting,
+          .peak_kv_blocks_used = peaks_.peak_kv_blocks_used};
 }
 
 }  // namespace tandem

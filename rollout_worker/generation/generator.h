@@ -14,6 +14,7 @@
 
 #include "common/text/tokenizer.h"
 #include "common/types/sample.h"
+#include "common/types/worker_load.h"
 #include "rollout_worker/generation/kv_cache.h"
 #include "rollout_worker/generation/model_runner.h"
 #include "rollout_worker/generation/scheduler.h"
@@ -82,16 +83,6 @@ struct GeneratorOptions {
   std::shared_ptr<const Tokenizer> tokenizer;  // null: no stop texts and no streamed text
 };
 
-struct GeneratorLoad {
-  int64_t running = 0;  // sequences
-  int64_t waiting = 0;
-  int64_t kv_blocks = 0;
-  int64_t kv_blocks_used = 0;
-  int64_t preemptions = 0;
-  int64_t generated_tokens = 0;
-  int64_t prefill_tokens = 0;
-};
-
 // Not thread-safe: used by the engine thread.
 class Generator {
  public:
@@ -116,6 +107,7 @@ class Generator {
   void SignalAlive();
   // Ends all requests: every open sink gets OnEnd(status).
   void Fail(const absl::Status& status);
+  // Without calls that are queued elsewhere.
   GeneratorLoad load() const;
 
  private:
@@ -130,6 +122,7 @@ class Generator {
     return options_.log_probs || request.log_probs;
   }
   void DropCancelled();
+  void NotePeaks(int64_t version);
   void Commit(const DrawnToken& drawn, int64_t version);
   void Deliver(Request& request, Sequence& sequence);
   // Ends a request and drops its unfinished samples. Returns an iterator to the next request.
@@ -144,6 +137,7 @@ class Generator {
   int64_t next_arrival_ = 0;
   int64_t queued_samples_ = 0;
   int64_t generated_tokens_ = 0;
+  GeneratorLoad peaks_;  // its peaks alone
 };
 
 }  // namespace tandem

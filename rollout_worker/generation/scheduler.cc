@@ -183,6 +183,7 @@ void Scheduler::ReusePrompt(Sequence* sequence) {
     sequence->blocks.assign(sibling->blocks.begin(), sibling->blocks.begin() + blocks);
     allocator_.Share(sequence->blocks);
     sequence->computed = blocks * kKvBlockTokens;
+    prefix_hit_tokens_ += sequence->computed;
     return;
   }
 }
@@ -225,6 +226,7 @@ void Scheduler::Fork(SequenceGroup* group) {
     sequence->blocks = leader.blocks;
     allocator_.Share(sequence->blocks);
     sequence->computed = leader.computed;
+    prefix_hit_tokens_ += sequence->computed;
     SetWaiting(sequence);
   }
 }

@@ -113,6 +113,8 @@ class Scheduler {
   // Tokens computed before the first draws of samples: each prompt, counted once if shared, and the
   // samples' continued tokens.
   int64_t prefill_tokens() const { return prefill_tokens_; }
+  // Tokens of prompts that samples did not compute, as they hold the blocks of another sample.
+  int64_t prefix_hit_tokens() const { return prefix_hit_tokens_; }
   const BlockAllocator& blocks() const { return allocator_; }
 
  private:
@@ -144,6 +146,7 @@ class Scheduler {
   StepPlan plan_;
   int64_t preemptions_ = 0;
   int64_t prefill_tokens_ = 0;
+  int64_t prefix_hit_tokens_ = 0;
 };
 
 }  // namespace tandem

@@ -149,6 +149,7 @@ TEST_CASE("A prompt is prefilled exactly once for all samples of its group") {
     harness.Add(prompt, 8, 20);
     harness.Run();
     REQUIRE(harness.scheduler().prefill_tokens() == prompt);
+    REQUIRE(harness.scheduler().prefix_hit_tokens() == 7 * prompt);
     REQUIRE(harness.scheduler().preemptions() == 0);
   }
 }
@@ -158,6 +159,7 @@ TEST_CASE("Without sharing every sample prefills its own prompt") {
   harness.Add(100, 4, 5);
   harness.Run();
   REQUIRE(harness.scheduler().prefill_tokens() == 400);
+  REQUIRE(harness.scheduler().prefix_hit_tokens() == 0);
 }
 
 TEST_CASE("A long prefill is cut in chunks and decoding goes on beside it") {

@@ -43,6 +43,7 @@ std::map<std::string, std::string> BaseConfig(const ClusterRig& rig) {
           {"trainer.save_freq", "1"},
           {"trainer.max_actor_ckpt_to_keep", "0"},
           {"trainer.val_before_train", "false"},
+          {"trainer.console_freq", "1"},
           {"cluster.heartbeat_seconds", "0.1"},
           {"cluster.heartbeat_timeout_seconds", "15"},
           {"cluster.rpc_timeout_seconds", "60"},

@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include <catch2/catch.hpp>
 
 #include "common/net/worker_codec.h"
@@ -108,6 +110,36 @@ TEST_CASE("Ledgers and phase reports survive the wire", "[wire]") {
   REQUIRE(back.ledger.unaccounted_bytes() == 10);
   REQUIRE(back.ledger.driver_total_bytes == 1000);
   REQUIRE(back.ledger.driver_free_bytes == 700);
+}
+
+TEST_CASE("Loads survive the conversion to protobuf and back", "[codec]") {
+  const GeneratorLoad load{.queued = 1,
+                           .running = 2,
+                           .waiting = 3,
+                           .kv_blocks = 4,
+                           .kv_blocks_used = 5,
+                           .preemptions = 6,
+                           .generated_tokens = 7,
+                           .prefill_tokens = 8,
+                           .prefix_hit_tokens = 9,
+                           .peak_version = 10,
+                           .peak_waiting = 11,
+                           .peak_kv_blocks_used = 12};
+  const GeneratorLoad back = FromProto(ToProto(load));
+  REQUIRE(std::memcmp(&load, &back, sizeof(load)) == 0);  // twelve numbers without padding
+  const TrainingLoad training{
+      .layer = "layer 7",
+      .shard_bytes = 5,
+      .last_collective = {
+          .name = "all-gather", .bytes = 6, .running = true, .seconds = 1.5, .count = 7}};
+  const TrainingLoad told = FromProto(ToProto(training));
+  REQUIRE(told.layer == "layer 7");
+  REQUIRE(told.shard_bytes == 5);
+  REQUIRE(told.last_collective.name == "all-gather");
+  REQUIRE(told.last_collective.bytes == 6);
+  REQUIRE(told.last_collective.running);
+  REQUIRE(told.last_collective.seconds == 1.5);
+  REQUIRE(told.last_collective.count == 7);
 }
 
 }  // namespace tandem

@@ -97,7 +97,12 @@ struct Fixture {
   absl::Status End(MembershipAgent& agent) {
     std::promise<absl::Status> end;
     agent.StartHeartbeats(
-        [] { return WorkerHealth{.phase = "train", .version = 7, .last_action = "forward"}; },
+        [] {
+          return WorkerHealth{.phase = "train",
+                              .version = 7,
+                              .last_action = "forward",
+                              .training = TrainingLoad{.layer = "layer 7"}};
+        },
         [&end](absl::Status status) { end.set_value(std::move(status)); });
     return end.get_future().get();
   }
@@ -130,6 +135,8 @@ TEST_CASE("MembershipAgent registers, tells its numerics class and ends when ask
   const std::vector<v1::HeartbeatRequest> beats = f.controller.beats();
   REQUIRE(beats.front().phase() == "train");
   REQUIRE(beats.front().version() == 7);
+  REQUIRE(beats.front().training().layer() == "layer 7");
+  REQUIRE_FALSE(beats.front().has_generation());
   REQUIRE(beats.front().worker().incarnation() == 3);
 }
 

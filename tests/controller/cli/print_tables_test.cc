@@ -9,11 +9,6 @@
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 using tandem::testing::Has;
 
-TEST_CASE("OneLine keeps control characters from the terminal", "[ctl][print]") {
-  REQUIRE(OneLine("a\nb\x1b[2J", 0) == "a\\nb\\x1b[2J");
-  REQUIRE(OneLine("äöü!", 3) == "äöü…");
-}
-
 TEST_CASE("StatusTable shows every worker", "[ctl][print]") {
   v1::GetStatusResponse status;
   status.set_run_id("r");
@@ -41,6 +36,45 @@ TEST_CASE("StatusTable shows every worker", "[ctl][print]") {
   REQUIRE(Has(text, "amx-emulated"));
 }
 
+TEST_CASE("StatusTable has a row per rollout and trainer that told its load", "[ctl][print]") {
+  v1::GetStatusResponse status;
+  v1::WorkerStatus* rollout = status.add_workers();
+  rollout->mutable_worker()->set_role(v1::ROLE_ROLLOUT);
+  rollout->mutable_worker()->set_rank(1);
+  REQUIRE_FALSE(Has(StatusTable(status), "KV used"));
+  rollout->set_phase("serving");
+  rollout->set_version(3);
+  rollout->set_tokens_per_second(531.6);
+  v1::GenerationLoad* load = rollout->mutable_generation();
+  load->set_queued(2);
+  load->set_running(8);
+  load->set_waiting(12);
+  load->set_preemptions(4);
+  load->set_kv_blocks(100);
+  load->set_kv_blocks_used(45);
+  load->set_prefix_hit_tokens(1234);
+  REQUIRE(Has(StatusTable(status),
+              "rollout    state  version  queue  running  waiting  preempted  KV used  KV free  "
+              "prefix hits  tokens/s\n"
+              "1        serving        3      2        8       12          4       45       55     "
+              "1234 tok       532\n"));
+  REQUIRE_FALSE(Has(StatusTable(status), "last collective"));
+  v1::WorkerStatus* trainer = status.add_workers();
+  trainer->mutable_worker()->set_role(v1::ROLE_TRAINER);
+  trainer->set_phase("train");
+  trainer->set_version(3);
+  v1::TrainingLoad* training = trainer->mutable_training();
+  training->set_shard_bytes(12 << 20);
+  REQUIRE(Has(StatusTable(status), "0        train        3      -  12 MiB                -\n"));
+  training->set_layer("layer 7");
+  training->mutable_last_collective()->set_name("all-gather");
+  training->mutable_last_collective()->set_bytes(3 << 20);
+  training->mutable_last_collective()->set_seconds(0.25);
+  REQUIRE(Has(StatusTable(status), "layer 7  12 MiB  all-gather of 3 MiB, 250 ms ago\n"));
+  training->mutable_last_collective()->set_running(true);
+  REQUIRE(Has(StatusTable(status), "all-gather of 3 MiB, for 250 ms\n"));
+}
+
 TEST_CASE("The status tells which steps a recovery has lost, until they are made again",
           "[ctl][print]") {
   v1::GetStatusResponse status;
@@ -66,7 +100,14 @@ TEST_CASE("SamplesTable and StepsTable show numbers and gaps", "[ctl][print]") {
   v1::StepRecord* step = steps.add_steps();
   step->set_step(4);
   (*step->mutable_metrics())["critic/rewards/mean"] = 0.125;
-  REQUIRE(Has(StepsTable(steps), "0.125"));
+  (*step->mutable_metrics())["actor/loss"] = -0.25;
+  (*step->mutable_metrics())["actor/lr"] = 5e-6;
+  (*step->mutable_metrics())["actor/pg_clipfrac"] = 0.75;
+  REQUIRE(Has(StepsTable(steps),
+              "step  version  reward  length   loss  pg_loss  kl_loss  entropy  ppo_kl  clipfrac  "
+              "grad_norm     lr  seconds\n"
+              "4           0   0.125       -  -0.25        -        -        -       -      0.75  "
+              "        -  5e-06        -\n"));
   REQUIRE(Has(StepsTable(steps), "-"));
   REQUIRE_FALSE(Has(StepsTable(steps), "sent again"));
   (*step->mutable_metrics())["weights/resent_rollouts"] = 2;

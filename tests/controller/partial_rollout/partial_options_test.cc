@@ -25,13 +25,13 @@ const std::string kCap = "rollout.partial.max_tokens_per_round=";
 const std::string kUntil = "rollout.partial.until_groups=8";
 const std::string kSeconds = "rollout.partial.round_seconds=2.5";
 const std::string kOverlap = "rollout.partial.overlap=true";
-const std::string kGroups = "rollout.partial.groups_per_round=";
+const std::string kRoundGroups = "rollout.partial.groups_per_round=";
 
 }  // namespace
 
 TEST_CASE("partial rollout is off unless a key that cuts is given", "[partial_options]") {
   REQUIRE_FALSE(PartialOptionsWith({}).enabled);
-  REQUIRE_FALSE(PartialOptionsWith({kGroups + "9"}).enabled);
+  REQUIRE_FALSE(PartialOptionsWith({kRoundGroups + "9"}).enabled);
   for (const std::string& key : {kCap + "100", kUntil, kSeconds, kOverlap}) {
     REQUIRE(PartialOptionsWith({key}).enabled);
   }
@@ -39,8 +39,9 @@ TEST_CASE("partial rollout is off unless a key that cuts is given", "[partial_op
 
 TEST_CASE("options say what the keys say", "[partial_options]") {
   const PartialOptions options = PartialOptionsWith(
-      {kCap + "7", kUntil, kSeconds, kOverlap, kGroups + "12", "rollout.partial.max_versions=3",
-       "rollout.partial.max_rounds_without_batch=5", "rollout.partial.max_staleness=4"});
+      {kCap + "7", kUntil, kSeconds, kOverlap, kRoundGroups + "12",
+       "rollout.partial.max_versions=3", "rollout.partial.max_rounds_without_batch=5",
+       "rollout.partial.max_staleness=4"});
   REQUIRE(options.cap == 7);
   REQUIRE(options.until_groups == 8);
   REQUIRE(options.round_seconds == 2.5);
@@ -68,7 +69,7 @@ TEST_CASE("only cuts that the seed does not decide are journaled", "[partial_opt
 }
 
 TEST_CASE("fresh prompts fill the rest of a round", "[partial_options]") {
-  const PartialOptions capped = PartialOptionsWith({kCap + "50", kGroups + "12"});
+  const PartialOptions capped = PartialOptionsWith({kCap + "50", kRoundGroups + "12"});
   REQUIRE(capped.FreshPrompts(0, 0) == 12);
   REQUIRE(capped.FreshPrompts(5, 7) == 7);
   REQUIRE(capped.FreshPrompts(12, 3) == 0);
@@ -81,8 +82,8 @@ TEST_CASE("where nothing is cut a batch is drawn, and what earlier settings left
   REQUIRE(off.FreshPrompts(0, 0) == 8);
   REQUIRE(off.FreshPrompts(3, 2) == 3);
   REQUIRE(off.FreshPrompts(6, 6) == 0);
-  REQUIRE(PartialOptionsWith({kCap + "100", kGroups + "12"}).FreshPrompts(0, 4) == 4);
-  REQUIRE(PartialOptionsWith({kCap + "100", kGroups + "2"}).FreshPrompts(0, 0) == 2);
+  REQUIRE(PartialOptionsWith({kCap + "100", kRoundGroups + "12"}).FreshPrompts(0, 4) == 4);
+  REQUIRE(PartialOptionsWith({kCap + "100", kRoundGroups + "2"}).FreshPrompts(0, 0) == 2);
 }
 
 TEST_CASE("rounds without a batch: as many as the cap can need, 1000 where rounds end early",
@@ -93,13 +94,14 @@ TEST_CASE("rounds without a batch: as many as the cap can need, 1000 where round
   REQUIRE(rounds({kCap + "100"}) == 1);
   REQUIRE(rounds({kCap + "99"}) == 2);
   REQUIRE(rounds({kCap + "1"}) == 100);
-  REQUIRE(rounds({kCap + "1", kGroups + "3"}) == 300);
-  REQUIRE(rounds({kCap + "1", kGroups + "20"}) == 100);
+  REQUIRE(rounds({kCap + "1", kRoundGroups + "3"}) == 300);
+  REQUIRE(rounds({kCap + "1", kRoundGroups + "20"}) == 100);
   REQUIRE(rounds({kCap + "1", kUntil}) == 100);
   REQUIRE(rounds({kUntil}) == 1000);
   REQUIRE(rounds({kSeconds}) == 1000);
   REQUIRE(rounds({kCap + "50", kSeconds}) == 1000);
-  REQUIRE(rounds({kCap + "1", kGroups + "1", "data.max_response_length=500", kSeconds}) == 4000);
+  REQUIRE(rounds({kCap + "1", kRoundGroups + "1", "data.max_response_length=500", kSeconds}) ==
+          4000);
 }
 
 namespace {
@@ -134,7 +136,7 @@ TEST_CASE("no step needs more rounds than that, whatever the lengths, and some n
       for (const int64_t batch : {1, 4, 9}) {
         INFO("cap " << cap << ", " << groups << " groups, batch " << batch);
         const PartialOptions options = PartialOptionsWith(
-            {kCap + std::to_string(cap), kGroups + std::to_string(groups),
+            {kCap + std::to_string(cap), kRoundGroups + std::to_string(groups),
              "data.train_batch_size=" + std::to_string(batch), "data.max_response_length=20"});
         REQUIRE(MostRounds(options, [] { return 20; }) == options.max_rounds_without_batch);
         uint64_t at = 0;

@@ -1,9 +1,12 @@
 #include "controller/report/console_progress.h"
 
+#include <absl/strings/str_split.h>
 #include <catch2/catch.hpp>
 
 #include "controller/report/run_figures.h"
+#include "controller/report/terminal_text.h"
 #include "controller/store/run_store.h"
+#include "tests/controller/report/shown_step.h"
 #include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
@@ -14,7 +17,8 @@ using tandem::testing::Has;
 
 // What a ConsoleProgress prints to a file.
 struct Screen {
-  explicit Screen(bool terminal) : file(std::tmpfile()), progress(ConsoleOptions{file, terminal}) {}
+  explicit Screen(bool terminal) : Screen(ConsoleOptions{.terminal = terminal}) {}
+  explicit Screen(ConsoleOptions options) : file(std::tmpfile()), progress(Into(file, options)) {}
   ~Screen() { std::fclose(file); }
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
@@ -24,9 +28,25 @@ struct Screen {
     text.resize(std::fread(text.data(), 1, text.size(), file));
     return text;
   }
+  static ConsoleOptions Into(std::FILE* file, ConsoleOptions options) {
+    options.out = file;
+    return options;
+  }
   std::FILE* file;
   ConsoleProgress progress;
 };
+
+// The lines about the shown step, made as step `step`.
+std::vector<std::string> LinesOfStep(const ConsoleOptions& options, int64_t step) {
+  Screen screen(options);
+  const StepSurroundings around = testing::ShownSurroundings();
+  StepRecord record = testing::ShownStep();
+  record.step = step;
+  screen.progress.OnLogProbs(step, around.log_probs);
+  screen.progress.OnStepDetails(step, around.details);
+  screen.progress.OnStep(record);
+  return absl::StrSplit(screen.Text(), '\n', absl::SkipEmpty());
+}
 
 StepRecord MakeProgressStep(int64_t step, double seconds = 10) {
   StepRecord record;
@@ -58,7 +78,7 @@ TEST_CASE("ConsoleProgress prints a line per step with ETA and log-probs", "[rep
   Screen screen(false);
   PlayTwoSteps(screen);
   const std::string text = screen.Text();
-  REQUIRE(Has(text, "step 2/4  reward 0.5  length 6.0"));
+  REQUIRE(Has(text, "step 2/4  v0  reward 0.5  10.0 s  ETA"));
   REQUIRE(Has(text, "ETA 20.0 s"));
   REQUIRE(Has(text, "100 of 100 token log-probs identical"));
   REQUIRE_FALSE(Has(text, "\r"));
@@ -78,13 +98,13 @@ TEST_CASE("ConsoleProgress says nothing of log-probs in a step that compared non
 
 TEST_CASE("ConsoleProgress says that only tokens of the step's weights are compared",
           "[report][console][partial]") {
-  Screen screen(false);
+  Screen screen({.console_freq = 1});
   StepRecord step = MakeProgressStep(1);
   step.metrics.insert({{kRounds, 2}, {kStaleTokens, 40}});
   screen.progress.OnLogProbs(1, {100, 100, 0, 0});
   screen.progress.OnStep(step);
   REQUIRE(Has(screen.Text(),
-              "100 of 100 token log-probs of the step's weights identical, |Δ| max 0 mean 0 (40 "
+              "100 of 100 token log-probs of the step's weights identical, |Δ| max 0 (40 "
               "tokens of older weights are not compared)\n"));
   screen.progress.OnLogProbs(2, {0, 0, 0, 0});
   screen.progress.OnStep(step);
@@ -93,7 +113,7 @@ TEST_CASE("ConsoleProgress says that only tokens of the step's weights are compa
   step.metrics[kStaleTokens] = 0;
   screen.progress.OnLogProbs(3, {7, 7, 0, 0});
   screen.progress.OnStep(step);
-  REQUIRE(Has(screen.Text(), "7 of 7 token log-probs identical, |Δ| max 0 mean 0\n"));
+  REQUIRE(Has(screen.Text(), "7 of 7 token log-probs identical, |Δ| max 0\n"));
 }
 
 TEST_CASE("ConsoleProgress shows rounds and what is carried, and no rate without a round",
@@ -103,11 +123,11 @@ TEST_CASE("ConsoleProgress shows rounds and what is carried, and no rate without
   step.metrics.insert(
       {{kRounds, 2}, {kCarriedGroups, 5}, {kCarriedSamples, 17}, {kGenerationThroughput, 812}});
   screen.progress.OnStep(step);
-  REQUIRE(Has(screen.Text(), "  gen 812 tok/s  2 rounds, 5 groups carried (17 samples)  "));
+  REQUIRE(Has(screen.Text(), "  gen 812 tok/s\n  2 rounds, 5 groups carried (17 samples)\n"));
   step.metrics.erase(kGenerationThroughput);
   step.metrics[kRounds] = 0;
   screen.progress.OnStep(step);
-  REQUIRE(Has(screen.Text(), "  gen - tok/s  0 rounds, 5 groups carried"));
+  REQUIRE(Has(screen.Text(), "  gen - tok/s\n  0 rounds, 5 groups carried"));
   step.metrics[kTailShare] = 0.5;
   screen.progress.OnRunEnd({}, {step});
   REQUIRE(Has(screen.Text(), "\npartial rollout: 0 rounds in 1 step, "));
@@ -122,6 +142,53 @@ TEST_CASE("ConsoleProgress redraws one bar on a terminal", "[report][console]") 
   REQUIRE(Has(screen.Text(), "0/4  generate 3/8"));  // no step is done yet
   REQUIRE(Has(screen.Text(), "1/4  generate 3/8"));
   REQUIRE(Has(screen.Text(), "\r"));
+}
+
+TEST_CASE("The further lines come at the first steps and then now and then", "[report][console]") {
+  for (const auto& [step, lines] : std::vector<std::pair<int64_t, size_t>>{
+           {1, 7}, {2, 7}, {3, 1}, {5, 7}, {10, 7}, {20, 1}, {25, 7}, {26, 1}, {50, 7}}) {
+    INFO(step);
+    REQUIRE(LinesOfStep({}, step).size() == lines);
+    REQUIRE(LinesOfStep({.console_freq = 0}, step).size() == 1);
+    REQUIRE(LinesOfStep({.console_freq = 1}, step).size() == 7);
+  }
+  REQUIRE(LinesOfStep({.console_freq = 4}, 8).size() == 7);
+}
+
+TEST_CASE("Lines about a step fit the terminal, and are whole in a file", "[report][console]") {
+  const std::vector<std::string> whole = LinesOfStep({.console_freq = 1}, 25);
+  REQUIRE(whole.size() == 7);
+  for (const int columns : {40, 80, 120, 200}) {
+    INFO(columns);
+    const ConsoleOptions options{.terminal = true, .columns = columns, .console_freq = 1};
+    const std::vector<std::string> lines = LinesOfStep(options, 25);
+    REQUIRE(lines.size() == 7);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      INFO(lines[i]);
+      REQUIRE(ColumnsOf(lines[i]) <= static_cast<size_t>(columns));
+      const bool fits = ColumnsOf(whole[i]) <= static_cast<size_t>(columns);
+      REQUIRE((lines[i] == whole[i]) == fits);
+      REQUIRE(lines[i].ends_with("…") == !fits);
+    }
+    // A narrow terminal is quiet unless it is asked to show everything.
+    const ConsoleOptions usual{.terminal = true, .columns = columns};
+    REQUIRE(LinesOfStep(usual, 25).size() == (columns < kNarrowTerminal ? 1 : 7));
+  }
+}
+
+TEST_CASE("Samples and phases are shown as often as their keys say", "[report][console]") {
+  const std::vector<std::string> samples = LinesOfStep({.console_freq = 0, .log_samples = 3}, 3);
+  REQUIRE(samples.size() == 3);
+  REQUIRE(Has(samples[2], "7 + 13 = 21. The answer is 21."));  // whole in a file
+  REQUIRE(LinesOfStep({.console_freq = 0, .log_samples = 3}, 4).size() == 1);
+  REQUIRE(LinesOfStep({.console_freq = 1, .log_samples = -1}, 3).size() == 5);
+  const ConsoleOptions wide{.terminal = true, .columns = 160, .console_freq = 0, .log_samples = 1};
+  REQUIRE(Has(LinesOfStep(wide, 3)[2], "7 + 13 = 21. The answer is 21."));
+  const std::vector<std::string> phases = LinesOfStep({.console_freq = 0, .log_phases = 2}, 2);
+  REQUIRE(phases.size() == 13);
+  REQUIRE(Has(phases[1], "peak memory"));
+  REQUIRE(Has(phases[3], "generate"));
+  REQUIRE(LinesOfStep({.console_freq = 0, .log_phases = 2}, 3).size() == 1);
 }
 
 TEST_CASE("ConsoleProgress counts the updates that were skipped", "[report][console]") {

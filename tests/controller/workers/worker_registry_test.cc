@@ -47,6 +47,40 @@ struct WorkerRegistryFixture {
 
 }  // namespace
 
+TEST_CASE("GrowthRate looks about once a second, and forgets a process that began anew",
+          "[registry]") {
+  testing::FakeClock clock;
+  GrowthRate rate;
+  rate.Look(100, clock.Now());
+  REQUIRE(rate.per_second == 0);
+  clock.Advance(absl::Milliseconds(500));
+  rate.Look(200, clock.Now());
+  REQUIRE(rate.per_second == 0);
+  clock.Advance(absl::Milliseconds(1500));
+  rate.Look(700, clock.Now());
+  REQUIRE(rate.per_second == 300);
+  clock.Advance(absl::Seconds(1));
+  rate.Look(10, clock.Now());
+  REQUIRE(rate.per_second == 0);
+  clock.Advance(absl::Seconds(2));
+  rate.Look(30, clock.Now());
+  REQUIRE(rate.per_second == 10);
+}
+
+TEST_CASE("WorkerRegistry keeps the loads that heartbeats tell", "[registry]") {
+  WorkerRegistryFixture f;
+  REQUIRE(f.registry.Register(Hello(kRollout0, "n2")).ok());
+  REQUIRE_FALSE(f.registry.Find(kRollout0)->news.generation.has_value());
+  HeartbeatNews news{.numerics_class = "avx2", .generation = GeneratorLoad{.running = 3}};
+  news.generation->generated_tokens = 10;
+  REQUIRE(f.registry.Heartbeat(kRollout0, 1, news).ok());
+  f.clock.Advance(absl::Seconds(2));
+  news.generation->generated_tokens = 110;
+  REQUIRE(f.registry.Heartbeat(kRollout0, 1, news).ok());
+  REQUIRE(f.registry.Find(kRollout0)->news.generation->running == 3);
+  REQUIRE(f.registry.Find(kRollout0)->generated_tokens.per_second == 50);
+}
+
 TEST_CASE("WorkerRegistry is complete when every rank is ready", "[registry]") {
   WorkerRegistryFixture f;
   REQUIRE(f.registry.Missing() ==

@@ -27,6 +27,8 @@ TEST_CASE("every process gets its command line and its log") {
   REQUIRE(Line(plan, {Role::kController, 0}).ends_with(" --launch-id 7-1"));
   plan.start_paused = true;
   REQUIRE(CommandLine(plan, {Role::kController, 0}).back() == "--start-paused");
+  plan.log = "json";
+  REQUIRE(Line(plan, {Role::kController, 0}).ends_with(" --start-paused --log json"));
   REQUIRE(Line(plan, {Role::kTrainer, 1}) ==
           "/b/tandem-trainer --controller unix:/r/controller.sock --role trainer --rank 1 "
           "--device cuda:1 --token-file /r/token");
