@@ -81,11 +81,6 @@ class TandemService final : public v1::TandemService::Service {
 
  private:
   absl::StatusOr<GroupRequest> MakeGroup(const v1::UserGenerateRequest& request);
-  // v1::GetStatusResponse::last_lost_step.
-  int64_t LastLostStep(int64_t made_steps);
-  // `step`, or the newest that is finished for 0; 0: none is.
-  absl::StatusOr<int64_t> StepOrNewest(int64_t step);
-
   std::string memory_plan() const {
     const MutexLock lock(memory_plan_mutex_);
     return memory_plan_;

@@ -233,6 +233,8 @@ absl::Status TrainLoop::Record(StepBatch& batch) {
   batch.phases.End();
 
   batch.facts.step = batch.step;
+  std::vector<GroupRecord> groups = GroupsOf(samples);
+  AddGroupMetrics(samples, groups, batch.facts.trainer);
   batch.facts.epoch = batch.prompts.front().epoch;
   batch.facts.ranks = context_.pool.pairs();
   batch.facts.max_response_tokens = options_.sampling.max_tokens;
@@ -244,8 +246,9 @@ absl::Status TrainLoop::Record(StepBatch& batch) {
                     .version = position_.version,
                     .metrics = StepMetrics(batch.facts, metas, batch.phases),
                     .phases = batch.phases.phases(),
-                    .finished_at = absl::FormatTime(absl::RFC3339_sec, context_.clock.WallNow(),
-                                                    absl::UTCTimeZone())};
+                    .finished_at = absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ",
+                                                    context_.clock.WallNow(), absl::UTCTimeZone()),
+                    .groups = std::move(groups)};
   TANDEM_RETURN_IF_ERROR(context_.store.RecordStep(record));
   context_.tracker.Log(batch.step, record.metrics);
   TANDEM_RETURN_IF_ERROR(FlushMetrics());
@@ -271,8 +274,22 @@ bool TrainLoop::complete() const {
 
 absl::Status TrainLoop::Rewind(int64_t step) {
   TANDEM_RETURN_IF_ERROR(context_.store.UndoAfter(step, recovery_.generation()));
+  TellUndone(step);
   TANDEM_RETURN_IF_ERROR(RewindMetrics(step));
   return validation_.Reload();
+}
+
+void TrainLoop::TellUndone(int64_t step) {
+  const auto undone = context_.store.ListSteps(
+      {.first_step = step + 1, .limit = 1, .undone = true, .workers = false, .phases = false});
+  // The events lack a line without it.
+  if (!undone.ok() || undone->empty()) return;
+  if (undone->back().undone_by != recovery_.generation()) return;
+  context_.progress.OnEvent(
+      {.kind = "undone",
+       .text = fmt::format("steps after {} up to {} are undone by generation {}", step,
+                           undone->back().step, recovery_.generation()),
+       .shown = false});
 }
 
 absl::Status TrainLoop::RewindMetrics(int64_t step) {

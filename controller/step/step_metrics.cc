@@ -1,6 +1,8 @@
 #include "controller/step/step_metrics.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <numeric>
 #include <string_view>
 
@@ -223,6 +225,60 @@ void AddVersionMetrics(const PartialFacts& facts,
   metrics["partial/staleness_max"] = static_cast<double>(oldest);
   metrics["partial/trained_tokens_mean"] = PartOfWhole(static_cast<double>(responses), count);
   metrics["partial/issued_tokens_mean"] = facts.issued_tokens_mean;
+}
+
+namespace {
+
+double MeanOfRewards(const std::vector<double>& rewards) {
+  double sum = 0;
+  for (const double reward : rewards) sum += reward;
+  return sum / static_cast<double>(rewards.size());
+}
+
+// Exactly 0 where all are equal, whatever their mean was rounded to.
+double StdOfRewards(const std::vector<double>& rewards) {
+  const auto [least, most] = std::minmax_element(rewards.begin(), rewards.end());
+  if (*least == *most) return 0;
+  const double mean = MeanOfRewards(rewards);
+  double squares = 0;
+  for (const double reward : rewards) squares += (reward - mean) * (reward - mean);
+  return std::sqrt(squares / static_cast<double>(rewards.size() - 1));
+}
+
+GroupKind KindOfRewards(const std::vector<double>& rewards) {
+  const auto [least, most] = std::minmax_element(rewards.begin(), rewards.end());
+  if (*least != *most) return GroupKind::kMixed;
+  if (*least >= 1) return GroupKind::kAllRight;
+  return *least <= 0 ? GroupKind::kAllWrong : GroupKind::kAllEqual;
+}
+
+}  // namespace
+
+std::vector<GroupRecord> GroupsOf(const std::vector<SampleRecord>& samples) {
+  std::map<int64_t, std::vector<double>> rewards;
+  for (const SampleRecord& sample : samples) rewards[sample.group].push_back(sample.reward);
+  std::vector<GroupRecord> groups;
+  for (const auto& [group, values] : rewards) {
+    groups.push_back({.group = group,
+                      .samples = std::ssize(values),
+                      .reward_mean = MeanOfRewards(values),
+                      .reward_std = StdOfRewards(values),
+                      .kind = KindOfRewards(values)});
+  }
+  return groups;
+}
+
+void AddGroupMetrics(const std::vector<SampleRecord>& samples,
+                     const std::vector<GroupRecord>& groups,
+                     std::map<std::string, double>& metrics) {
+  if (samples.empty()) return;
+  std::vector<double> rewards;
+  for (const SampleRecord& sample : samples) rewards.push_back(sample.reward);
+  metrics[kRewardStd] = StdOfRewards(rewards);
+  const auto equal = std::count_if(groups.begin(), groups.end(), [](const GroupRecord& group) {
+    return group.kind != GroupKind::kMixed;
+  });
+  metrics[kZeroStdGroups] = static_cast<double>(equal) / static_cast<double>(groups.size());
 }
 
 }  // namespace tandem

@@ -83,4 +83,14 @@ void AddVersionMetrics(const PartialFacts& facts,
                        const std::vector<SampleMeta>& samples,
                        std::map<std::string, double>& metrics);
 
+// What the rewards of groups are. In order of group. By SampleRecord::reward, the reward function's
+// score.
+std::vector<GroupRecord> GroupsOf(const std::vector<SampleRecord>& samples);
+
+// Adds kRewardStd over all samples, and kZeroStdGroups: the share of groups whose rewards are all
+// equal, single samples included. Nothing without samples.
+void AddGroupMetrics(const std::vector<SampleRecord>& samples,
+                     const std::vector<GroupRecord>& groups,
+                     std::map<std::string, double>& metrics);
+
 }  // namespace tandem

@@ -144,6 +144,7 @@ INSIDE = {
     "controller/partial_rollout": ["controller/partial_rollout/buffer"],
     "controller/reward/scorers": ["controller/reward"],
     "controller/store/disk": ["controller/store"],
+    "controller/store/post_mortem": ["controller/store", "controller/store/sqlite"],
     "controller/store/sqlite": ["controller/store"],
     "trainer_worker/losses/policy": ["trainer_worker/losses"],
 }
