@@ -18,6 +18,7 @@
 #include "common/base/local_address.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/net/call_observer.h"
 #include "common/net/security/tls_credentials.h"
 #include "common/net/security/token_calls.h"
 
@@ -38,8 +39,53 @@ bool NeedsRunToken(const std::string& address, const RpcSecurity& security) {
   return IsLocalAddress(address) && address.rfind("unix:", 0) != 0 && !security.enabled();
 }
 
+namespace {
+
+using InterceptorFactories =
+    std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>>;
+
+class ObservedCall final : public grpc::experimental::Interceptor {
+ public:
+  ObservedCall(CallObserver& observer, const std::string& path)
+      : observer_(observer), method_(path.substr(path.rfind('/') + 1)) {}
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    using Point = grpc::experimental::InterceptionHookPoints;
+    if (methods->QueryInterceptionHookPoint(Point::PRE_SEND_INITIAL_METADATA)) {
+      observer_.OnCall(method_);
+    }
+    if (methods->QueryInterceptionHookPoint(Point::POST_RECV_STATUS)) {
+      // gRPC's codes have the same numbers.
+      observer_.OnAnswer(method_,
+                         static_cast<absl::StatusCode>(methods->GetRecvStatus()->error_code()));
+    }
+    methods->Proceed();
+  }
+
+ private:
+  CallObserver& observer_;  // of the factory, which the channel owns
+  const std::string method_;
+};
+
+class ObservedCallFactory final : public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit ObservedCallFactory(std::shared_ptr<CallObserver> observer)
+      : observer_(std::move(observer)) {}
+
+  grpc::experimental::Interceptor* CreateClientInterceptor(
+      grpc::experimental::ClientRpcInfo* call) override {
+    return new ObservedCall(*observer_, call->method());
+  }
+
+ private:
+  const std::shared_ptr<CallObserver> observer_;
+};
+
+}  // namespace
+
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
-                                                           const RpcSecurity& security) {
+                                                           const RpcSecurity& security,
+                                                           std::shared_ptr<CallObserver> observer) {
   PrepareGrpc();
   if (address.find(':') == std::string::npos) {
     return InvalidArgument("address {} is neither host:port nor unix:/path", address);
@@ -54,13 +100,16 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
   // Channels to one address would share one connection, and a stalled one would hold up the rest.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(8 << 20);
-  if (!NeedsRunToken(address, security) || security.token_file.empty()) {
-    return grpc::CreateCustomChannel(address, credentials, arguments);
+  InterceptorFactories interceptors;
+  if (NeedsRunToken(address, security) && !security.token_file.empty()) {
+    interceptors.push_back(MakeTokenSender(security.token_file));
   }
-  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> senders;
-  senders.push_back(MakeTokenSender(security.token_file));
+  if (observer != nullptr) {
+    interceptors.push_back(std::make_unique<ObservedCallFactory>(std::move(observer)));
+  }
+  if (interceptors.empty()) return grpc::CreateCustomChannel(address, credentials, arguments);
   return grpc::experimental::CreateCustomChannelWithInterceptors(address, credentials, arguments,
-                                                                 std::move(senders));
+                                                                 std::move(interceptors));
 }
 
 void SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {

@@ -20,6 +20,8 @@ class ServerCredentials;
 
 namespace tandem {
 
+class CallObserver;
+
 // Whether calls to `address` carry the run's token: TCP on loopback without TLS.
 bool NeedsRunToken(const std::string& address, const RpcSecurity& security);
 
@@ -33,9 +35,11 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
     const std::string& address, const RpcSecurity& security);
 
 // Connects lazily; reconnects within a second of the peer's return. Messages up to 4 MiB.
-// InvalidArgument: an address of another host without mutual TLS.
-absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
-                                                           const RpcSecurity& security = {});
+// `observer` is told of every call. InvalidArgument: an address of another host without mutual TLS.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
+    const std::string& address,
+    const RpcSecurity& security = {},
+    std::shared_ptr<CallObserver> observer = nullptr);
 
 // Once per process, before gRPC is used. Sends gRPC's own log lines to the debug log; errors arrive
 // in the status of a call anyway. Keeps gRPC initialized until the process ends: otherwise it shuts

@@ -10,15 +10,12 @@
 #include "common/net/grpc_status.h"
 #include "common/net/worker_codec.h"
 #include "controller/run/evaluation.h"
-#include "controller/wire/record_codec.h"
+#include "controller/wire/run_answers.h"
 
 namespace tandem {
 namespace {
 
-constexpr int64_t kMaxSteps = 1000;
-constexpr int64_t kMaxSamples = 200;
 constexpr size_t kClientMessageBytes = 4 << 20;  // the default limit of a gRPC client
-constexpr size_t kPageBytes = 3 << 20;
 
 absl::Status CheckSampleCount(int64_t n) {
   if (n >= 1 && n <= kMaxGroupSamples) return absl::OkStatus();
@@ -76,23 +73,6 @@ v1::Operation ToProto(const OperationStatus& status) {
   return proto;
 }
 
-// The first `bytes` of a text, less what would split a character of UTF-8.
-std::string FirstBytes(const std::string& text, size_t bytes) {
-  if (text.size() <= bytes) return text;
-  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0u) == 0x80u) --bytes;
-  return text.substr(0, bytes);
-}
-
-// Shortens the texts of a sample that alone would exceed a page.
-void CutTexts(v1::SampleRecord& sample) {
-  if (sample.ByteSizeLong() <= kPageBytes) return;
-  constexpr size_t kTextBytes = kPageBytes / 4;
-  sample.set_prompt(FirstBytes(sample.prompt(), kTextBytes));
-  sample.set_response(FirstBytes(sample.response(), kTextBytes));
-  sample.set_ground_truth(FirstBytes(sample.ground_truth(), kTextBytes));
-  sample.set_texts_cut(true);
-}
-
 v1::CheckResponse ToProto(const std::vector<WeightCheckResult>& results) {
   v1::CheckResponse response;
   response.set_ok(Verdict(results, "").ok());
@@ -139,8 +119,10 @@ grpc::Status TandemService::GetStatus(grpc::ServerContext*,
   response->set_uptime_seconds(absl::ToDoubleSeconds(now - started_));
   response->set_restarts(parts_.run.budget.spent());
   response->set_memory_plan(memory_plan());
+  response->set_as_of(StampText(absl::ToUnixMicros(parts_.run.clock.WallNow())));
   response->set_waits_for(parts_.run.disk.waits_for());
   response->set_last_lost_step(run.last_lost_step);
+  if (parts_.events != nullptr) AddEventsToStatus(parts_.events->Newest(), *response);
   return grpc::Status::OK;
 }
 
@@ -193,57 +175,17 @@ grpc::Status TandemService::WaitOperation(grpc::ServerContext*,
 grpc::Status TandemService::ListSteps(grpc::ServerContext*,
                                       const v1::ListStepsRequest* request,
                                       v1::ListStepsResponse* response) {
-  const auto steps = parts_.run.store.ListSteps({.first_step = request->first_step(),
-                                                 .last_step = request->last_step(),
-                                                 .limit = kMaxSteps,
-                                                 .max_bytes = kPageBytes,
-                                                 .undone = request->undone()});
-  if (!steps.ok()) return ToGrpcStatus(steps.status());
-  std::vector<v1::StepRecord> page;  // from the newest on
-  size_t bytes = 0;
-  for (auto step = steps->rbegin(); step != steps->rend(); ++step) {
-    v1::StepRecord proto = ToProto(*step);
-    bytes += proto.ByteSizeLong();
-    // A page ends between two steps: a step may have been undone several times.
-    if (!page.empty() && bytes > kPageBytes && page.back().step() != step->step) break;
-    page.push_back(std::move(proto));
-  }
-  for (auto proto = page.rbegin(); proto != page.rend(); ++proto) {
-    *response->add_steps() = std::move(*proto);
-  }
-  return grpc::Status::OK;
-}
-
-absl::StatusOr<int64_t> TandemService::StepOrNewest(int64_t step) {
-  if (step != 0) return step;
-  TANDEM_ASSIGN_OR_RETURN(const auto newest,
-                          parts_.run.store.ListSteps({.limit = 1, .workers = false}));
-  return newest.empty() ? 0 : newest.back().step;
+  auto answer = AnswerSteps(parts_.run.store, *request);
+  if (answer.ok()) *response = *std::move(answer);
+  return ToGrpcStatus(answer.status());
 }
 
 grpc::Status TandemService::ListSamples(grpc::ServerContext*,
                                         const v1::ListSamplesRequest* request,
                                         v1::ListSamplesResponse* response) {
-  const int64_t limit =
-      request->limit() <= 0 ? kMaxSamples : std::min(request->limit(), kMaxSamples);
-  const absl::StatusOr<int64_t> step = StepOrNewest(request->step());
-  if (!step.ok()) return ToGrpcStatus(step.status());
-  const auto page = parts_.run.store.ListSamples({.step = *step,
-                                                  .limit = limit,
-                                                  .offset = std::max<int64_t>(0, request->offset()),
-                                                  .max_bytes = kPageBytes,
-                                                  .undone_by = request->undone_by()});
-  if (!page.ok()) return ToGrpcStatus(page.status());
-  size_t bytes = 0;
-  for (const SampleRecord& sample : page->samples) {
-    v1::SampleRecord proto = ToProto(sample);
-    CutTexts(proto);
-    bytes += proto.ByteSizeLong();
-    if (response->samples_size() > 0 && bytes > kPageBytes) break;
-    *response->add_samples() = std::move(proto);
-  }
-  response->set_total(page->total);
-  return grpc::Status::OK;
+  auto answer = AnswerSamples(parts_.run.store, *request);
+  if (answer.ok()) *response = *std::move(answer);
+  return ToGrpcStatus(answer.status());
 }
 
 absl::StatusOr<GroupRequest> TandemService::MakeGroup(const v1::UserGenerateRequest& request) {

@@ -11,6 +11,7 @@
 #include "controller/run/run_control.h"
 #include "controller/step/step_context.h"
 #include "controller/step/train_options.h"
+#include "controller/store/post_mortem/event_log.h"
 #include "controller/store/progress.h"
 #include "controller/workers/worker_registry.h"
 #include "tandem/v1/controller.grpc.pb.h"
@@ -26,7 +27,8 @@ struct TandemServiceParts {
   const WorkerRegistry& registry;
   ProgressRelay& progress;
   std::string run_id;
-  std::string memory_plan;  // JSON; empty: no plan yet
+  std::string memory_plan;           // JSON; empty: no plan yet
+  const EventLog* events = nullptr;  // of the run; null: none is kept
 };
 
 class TandemService final : public v1::TandemService::Service {
@@ -81,9 +83,6 @@ class TandemService final : public v1::TandemService::Service {
 
  private:
   absl::StatusOr<GroupRequest> MakeGroup(const v1::UserGenerateRequest& request);
-  // `step`, or the newest that is finished for 0; 0: none is.
-  absl::StatusOr<int64_t> StepOrNewest(int64_t step);
-
   std::string memory_plan() const {
     const MutexLock lock(memory_plan_mutex_);
     return memory_plan_;

@@ -3,11 +3,13 @@
 #include <string>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "controller/assembly/run_assembly.h"
 #include "controller/assembly/run_core.h"
 #include "controller/assembly/run_inputs.h"
 #include "controller/assembly/run_options.h"
+#include "controller/assembly/run_outputs.h"
 #include "controller/run/check_only.h"
 #include "controller/run/recovery.h"
 #include "controller/run/resume_point.h"
@@ -64,9 +66,9 @@ absl::StatusOr<std::unique_ptr<Assembly>> MakeCheckAssembly(const AssemblyOption
   TANDEM_ASSIGN_OR_RETURN(TrainOptions train, CheckedTrainOptions(config, inputs));
   TANDEM_ASSIGN_OR_RETURN(ResumePoint start, PeekResumePoint(config, stores.checkpoints));
   // The sync itself is not checked, as the check follows it.
-  auto core =
-      std::make_unique<RunCore>(options, std::move(inputs), std::move(train), std::move(stores),
-                                CheckPolicy{.when = CheckPolicy::When::kOff});
+  auto core = std::make_unique<RunCore>(options, MakeRunId(config, RealClock().WallNow()),
+                                        std::move(inputs), std::move(train), std::move(stores),
+                                        CheckPolicy{.when = CheckPolicy::When::kOff});
   return std::make_unique<CheckAssembly>(std::move(core), std::move(start));
 }
 

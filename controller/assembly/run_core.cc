@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/device/device_memory.h"
+#include "common/net/call_observer.h"
 #include "common/net/protocol.h"
 #include "common/net/security/tls_credentials.h"
 #include "common/net/server.h"
@@ -48,19 +49,42 @@ v1::RegisterResponse MakeWelcome(const v1::Config& config, const Tokenizer& toke
   return welcome;
 }
 
-// The clients of a run's workers, with the deadlines and the TLS files of cluster.*.
-ClientFactory GrpcClients(const v1::Config& config) {
+// Notes the calls to one worker in a blackbox.
+class NotedCalls final : public CallObserver {
+ public:
+  NotedCalls(std::shared_ptr<Blackbox> blackbox, std::string worker)
+      : blackbox_(std::move(blackbox)), worker_(std::move(worker)) {}
+
+  void OnCall(const std::string& method) override { blackbox_->NoteCall(worker_, method); }
+  void OnAnswer(const std::string& method, absl::StatusCode code) override {
+    blackbox_->NoteAnswer(worker_, method, code);
+  }
+
+ private:
+  const std::shared_ptr<Blackbox> blackbox_;  // the end of a call may outlive the run
+  const std::string worker_;
+};
+
+std::shared_ptr<CallObserver> ObserverOf(const std::shared_ptr<Blackbox>& blackbox,
+                                         const WorkerEntry& entry) {
+  if (blackbox == nullptr) return nullptr;
+  return std::make_shared<NotedCalls>(blackbox, entry.key().Text());
+}
+
+// The clients of a run's workers, with the deadlines and the TLS files of cluster.*. `blackbox`
+// may be null.
+ClientFactory GrpcClients(const v1::Config& config, const std::shared_ptr<Blackbox>& blackbox) {
   const absl::Duration timeout = absl::Seconds(config.cluster().rpc_timeout_seconds());
   const RpcSecurity security = MakeRpcSecurity(config);
   return {.trainer =
-              [timeout, security](const WorkerEntry& entry) {
+              [timeout, security, blackbox](const WorkerEntry& entry) {
                 return MakeGrpcTrainerClient(entry.announcement.address, entry.incarnation, timeout,
-                                             security);
+                                             security, ObserverOf(blackbox, entry));
               },
           .rollout =
-              [timeout, security](const WorkerEntry& entry) {
+              [timeout, security, blackbox](const WorkerEntry& entry) {
                 return MakeGrpcRolloutClient(entry.announcement.address, entry.incarnation, timeout,
-                                             security);
+                                             security, ObserverOf(blackbox, entry));
               }};
 }
 
@@ -72,6 +96,7 @@ absl::StatusOr<std::unique_ptr<SampleStore>> OpenSamples(const v1::Config& confi
 }
 
 RunCore::RunCore(const AssemblyOptions& options,
+                 std::string run_id,
                  RunInputs inputs,
                  TrainOptions train,
                  RunStores stores,
@@ -81,17 +106,18 @@ RunCore::RunCore(const AssemblyOptions& options,
       inputs_(std::move(inputs)),
       stores_(std::move(stores)),
       options_(std::move(train)),
-      run_id_(MakeRunId(*config_, RealClock().WallNow())),
+      run_id_(std::move(run_id)),
       control_(options_.total_steps, options.start),
       probe_(MakeProbeOptions(*config_, inputs_.tokenizer->vocab_size())),
       registry_(MakeRegistryOptions(*config_, inputs_.tokenizer->digest(), options.build),
                 RealClock()),
       pool_(registry_,
-            GrpcClients(*config_),
+            GrpcClients(*config_, stores_.blackbox),
             static_cast<int>(config_->cluster().trainers()),
             RealClock()),
       shown_(MakeShownProgress(*config_, log_json_)),
-      progress_({shown_.get()}),
+      events_(*stores_.records, stores_.blackbox.get(), RealClock()),
+      progress_({shown_.get(), &events_}),
       budget_(config_->cluster().max_restarts(),
               absl::Seconds(config_->cluster().restart_window_seconds())),
       placement_(std::make_unique<ColocatedPlacement>(pool_.pairs(), options_)),
@@ -198,7 +224,8 @@ absl::Status RunCore::Serve(const StepContext& context,
                      .registry = registry_,
                      .progress = progress_,
                      .run_id = run_id_,
-                     .memory_plan = memory_plan_});
+                     .memory_plan = memory_plan_,
+                     .events = &events_});
   // A worker is lost after one heartbeat timeout, and killed after two.
   HangDetector hangs(
       {.run_dir = options_.run_dir,

@@ -22,6 +22,8 @@
 #include "controller/step/train_options.h"
 #include "controller/store/checkpoint_index.h"
 #include "controller/store/disk/disk_wait.h"
+#include "controller/store/post_mortem/blackbox.h"
+#include "controller/store/post_mortem/event_log.h"
 #include "controller/store/progress.h"
 #include "controller/store/run_store.h"
 #include "controller/store/sample_store.h"
@@ -40,6 +42,7 @@ struct RunStores {
   std::unique_ptr<RunStore> records;
   std::unique_ptr<SampleStore> samples;
   CheckpointIndex checkpoints;
+  std::shared_ptr<Blackbox> blackbox = nullptr;  // null: none is kept
 };
 
 // Samples are passed through files in the run directory. Errors as SampleStore::Open.
@@ -49,7 +52,9 @@ absl::StatusOr<std::unique_ptr<SampleStore>> OpenSamples(const v1::Config& confi
 class RunCore {
  public:
   // `check`: which weight syncs are followed by a check.
+  // `run_id`: as by MakeRunId.
   RunCore(const AssemblyOptions& options,
+          std::string run_id,
           RunInputs inputs,
           TrainOptions train,
           RunStores stores,
@@ -63,6 +68,7 @@ class RunCore {
   RunControl& control() { return control_; }
   Placement& placement() { return *placement_; }
   const std::string& run_id() const { return run_id_; }
+  EventLog& events() { return events_; }
   // JSON; complete when Serve calls `work`.
   const std::string& memory_plan() const { return memory_plan_; }
 
@@ -101,6 +107,7 @@ class RunCore {
   WorkerRegistry registry_;
   WorkerPool pool_;
   const std::unique_ptr<ProgressSink> shown_;
+  EventLog events_;
   ProgressRelay progress_;
   RestartBudget budget_;
   const std::unique_ptr<Placement> placement_;

@@ -14,6 +14,7 @@
 #include "controller/report/json_progress.h"
 #include "controller/report/run_figures.h"
 #include "controller/report/run_report.h"
+#include "controller/store/post_mortem/event_log.h"
 #include "controller/store/tensorboard_tracker.h"
 #include "controller/store/trackers.h"
 #include "tandem/v1/config.pb.h"
@@ -85,14 +86,16 @@ void RunRecorder::End(const absl::Status& status,
   info_.kernel_sets = machinery.kernel_sets;
   info_ = Shortened(info_, summary.total_steps);
   if (!status.ok()) summary.error = std::string(status.message());
+  info_.outcome = OutcomeOf(summary);
+  info_.error = summary.error;
+  info_.ended_at = absl::FormatTime(absl::RFC3339_sec, RealClock().WallNow(), absl::UTCTimeZone());
   summary.seconds = absl::ToDoubleSeconds(RealClock().Now() - started_);
   RunFigures figures;
   if (recorded_) {
     const absl::Status written = WriteEnd(summary, figures);
     if (!written.ok()) {
-      const std::string text =
-          fmt::format("no report was written: {}; later: tandemctl report --run-dir {}",
-                      std::string(written.message()), info_.run_dir);
+      const std::string text = fmt::format("no report was written: {}; later: tandemctl report {}",
+                                           std::string(written.message()), info_.run_dir);
       LogWarn("{}", text);
       progress_.OnMessage("warning: " + text);
     }

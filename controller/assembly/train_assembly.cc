@@ -22,6 +22,7 @@
 #include "controller/run/resume_point.h"
 #include "controller/run/train_loop.h"
 #include "controller/store/checkpoint_index.h"
+#include "controller/store/post_mortem/blackbox.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
 #include "controller/store/trackers.h"
 #include "tandem/v1/config.pb.h"
@@ -107,7 +108,9 @@ absl::Status TrainAssembly::TrainAndRecord(TrainLoop& loop, const StepContext& c
   core_->TellStart(start_);
   absl::Status status = loop.Run(start_.checkpoint, [&]() -> absl::Status {
     TANDEM_RETURN_IF_ERROR(TakeOver(context));
-    return recorder.Record();
+    TANDEM_RETURN_IF_ERROR(recorder.Record());
+    core_->events().StartWriting();
+    return absl::OkStatus();
   });
   if (loop.failed_loading()) failed_at_ = FailedAt::kInputs;
   completed_ = status.ok() && loop.complete();
@@ -143,6 +146,15 @@ absl::Status TrainAssembly::Run() {
   RunModes modes{.generation = MakeGeneration(context), .placement = core_->placement()};
   TrainLoop loop(context, core_->options(), std::move(modes), core_->control());
   return core_->Serve(context, loop.position(), [&] { return TrainAndRecord(loop, context); });
+}
+
+// Null where it cannot be kept: a run does not end for that.
+std::shared_ptr<Blackbox> OpenBlackbox(const v1::Config& config, const std::string& run_id) {
+  auto box = Blackbox::Open(config.cluster().run_dir() + "/blackbox", run_id, RealClock());
+  if (box.ok()) return *std::move(box);
+  LogWarn("no blackbox is kept of what the controller does: {}",
+          std::string(box.status().message()));
+  return nullptr;
 }
 
 }  // namespace
@@ -181,11 +193,15 @@ absl::StatusOr<std::unique_ptr<Assembly>> MakeTrainAssembly(const AssemblyOption
   if (train.partial.enabled) {
     TANDEM_ASSIGN_OR_RETURN(rounds, OpenRounds(config, train, inputs, start));
   }
-  auto core = std::make_unique<RunCore>(options, std::move(inputs), std::move(train),
-                                        RunStores{.records = std::move(records),
-                                                  .samples = std::move(samples),
-                                                  .checkpoints = std::move(checkpoints)},
-                                        MakeCheckPolicy(config.weight_sync()));
+  std::string run_id = MakeRunId(config, RealClock().WallNow());
+  auto blackbox = OpenBlackbox(config, run_id);
+  auto core =
+      std::make_unique<RunCore>(options, std::move(run_id), std::move(inputs), std::move(train),
+                                RunStores{.records = std::move(records),
+                                          .samples = std::move(samples),
+                                          .checkpoints = std::move(checkpoints),
+                                          .blackbox = std::move(blackbox)},
+                                MakeCheckPolicy(config.weight_sync()));
   return std::make_unique<TrainAssembly>(std::move(core), store, std::move(rounds),
                                          std::move(start), options.launch_id);
 }

@@ -27,20 +27,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSocketName = "controller.sock";
 
-// Run directories below `runs_root`: runs_root/PROJECT/EXPERIMENT, or directly below it.
-std::vector<fs::path> RunDirectories(const std::string& runs_root) {
-  std::vector<fs::path> found;
-  std::error_code error;
-  for (const auto& child : fs::directory_iterator(runs_root, error)) {
-    found.push_back(child.path());
-    std::error_code no_directory;
-    for (const auto& grandchild : fs::directory_iterator(child.path(), no_directory)) {
-      found.push_back(grandchild.path());
-    }
-  }
-  return found;
-}
-
 // The address at which a controller of `run_dir` listens; "" if none does. A process that was
 // killed leaves a socket or an address at which no process listens.
 std::string LiveAddress(const fs::path& run_dir) {
@@ -67,6 +53,19 @@ std::string WhatARunLeft(const std::string& run_dir) {
 }
 
 }  // namespace
+
+std::vector<fs::path> RunDirectories(const std::string& runs_root) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& child : fs::directory_iterator(runs_root, error)) {
+    found.push_back(child.path());
+    std::error_code no_directory;
+    for (const auto& grandchild : fs::directory_iterator(child.path(), no_directory)) {
+      found.push_back(grandchild.path());
+    }
+  }
+  return found;
+}
 
 absl::Status WithWhatIsLeft(absl::Status status, const std::string& run_dir) {
   if (!absl::IsUnavailable(status) || run_dir.empty()) return status;
@@ -102,10 +101,12 @@ absl::StatusOr<std::string> FindController(const std::string& address,
     return InvalidArgument("{} controllers run under {}/: name one with --run-dir: {}",
                            names.size(), runs_root, fmt::join(names, ", "));
   }
-  return MakeStatus(absl::StatusCode::kNotFound,
-                    "no running controller found under {}/: start one with ./deploy/launch.sh "
-                    "CONFIG, or name it with --address or --run-dir",
-                    runs_root);
+  return MakeStatus(
+      absl::StatusCode::kNotFound,
+      "no running controller found under {}/: start one with ./deploy/launch.sh "
+      "CONFIG, or name it with --address or --run-dir; tandemctl runs lists the runs "
+      "that ended, and status, steps, samples, memory and report read one's directory",
+      runs_root);
 }
 
 std::string FindTokenFile(const std::string& address,
@@ -172,88 +173,17 @@ void ApiCommands::Print(const Message& message, const std::string& table) {
   *out_ << (json_ ? ToJsonText(message) : table) << std::flush;
 }
 
-absl::Status ApiCommands::ShowStatus() {
-  TANDEM_ASSIGN_OR_RETURN(
-      const auto reply, Call(&v1::TandemService::Stub::GetStatus, v1::GetStatusRequest(), kShort));
-  std::string newest;
-  if (!json_ && reply.step() > 0) {
-    v1::ListStepsRequest request;
-    request.set_first_step(reply.step());
-    request.set_last_step(reply.step());
-    // Failure is ignored: the status is complete without this line.
-    const auto steps = Call(&v1::TandemService::Stub::ListSteps, request, kShort);
-    if (steps.ok()) newest += NewestStepText(*steps);
-  }
-  Print(reply, StatusTable(reply) + NotMadeAgainText(reply) + newest);
-  return absl::OkStatus();
+absl::StatusOr<v1::GetStatusResponse> ApiCommands::GetStatus() {
+  return Call(&v1::TandemService::Stub::GetStatus, v1::GetStatusRequest(), kShort);
 }
 
-absl::Status ApiCommands::Steps(int64_t first, int64_t last, bool undone) {
-  v1::ListStepsRequest request;
-  request.set_undone(undone);
-  request.set_first_step(first);
-  request.set_last_step(last);
-  std::vector<v1::ListStepsResponse> pages;  // from the newest on
-  while (true) {
-    TANDEM_ASSIGN_OR_RETURN(auto page, Call(&v1::TandemService::Stub::ListSteps, request, kShort));
-    if (page.steps_size() == 0) break;
-    request.set_last_step(page.steps(0).step() - 1);
-    pages.push_back(std::move(page));
-    if (request.last_step() < std::max<int64_t>(1, first)) break;
-  }
-  v1::ListStepsResponse all;
-  for (auto page = pages.rbegin(); page != pages.rend(); ++page) all.MergeFrom(*page);
-  Print(all, StepsText(all, undone));
-  return absl::OkStatus();
+absl::StatusOr<v1::ListStepsResponse> ApiCommands::ListSteps(const v1::ListStepsRequest& request) {
+  return Call(&v1::TandemService::Stub::ListSteps, request, kShort);
 }
 
-absl::Status ApiCommands::Samples(const SamplesOptions& options) {
-  int64_t step = options.step;
-  if (step == 0) {
-    TANDEM_ASSIGN_OR_RETURN(const auto status, Call(&v1::TandemService::Stub::GetStatus,
-                                                    v1::GetStatusRequest(), kShort));
-    step = status.step();
-  }
-  v1::ListSamplesResponse all;
-  while (all.samples_size() < options.limit || all.samples_size() == 0) {
-    v1::ListSamplesRequest request;
-    request.set_step(step);
-    request.set_limit(options.limit <= 0 ? 0 : options.limit - all.samples_size());
-    request.set_offset(options.offset + all.samples_size());
-    request.set_undone_by(options.undone_by);
-    TANDEM_ASSIGN_OR_RETURN(const auto reply,
-                            Call(&v1::TandemService::Stub::ListSamples, request, kShort));
-    all.MergeFrom(reply);
-    if (reply.samples_size() == 0) break;
-  }
-  if (all.total() == 0 && options.undone_by != 0) {
-    return MakeStatus(absl::StatusCode::kNotFound,
-                      "generation {} has undone no step {}: tandemctl steps --undone lists all",
-                      options.undone_by, step);
-  }
-  if (all.total() == 0) {
-    return MakeStatus(absl::StatusCode::kNotFound,
-                      "no step {} in this run: tandemctl steps lists all", step);
-  }
-  Print(all, SamplesTable(all, options.width));
-  return absl::OkStatus();
-}
-
-absl::Status ApiCommands::Memory(const MemoryOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(
-      const auto status, Call(&v1::TandemService::Stub::GetStatus, v1::GetStatusRequest(), kShort));
-  v1::ListStepsRequest request;
-  request.set_first_step(options.step > 0 ? options.step : status.step());
-  request.set_last_step(request.first_step());
-  v1::ListStepsResponse steps;
-  if (request.first_step() > 0) {
-    TANDEM_ASSIGN_OR_RETURN(steps, Call(&v1::TandemService::Stub::ListSteps, request, kShort));
-  }
-  if (options.step > 0 && steps.steps_size() == 0) {
-    return MakeStatus(absl::StatusCode::kNotFound, "step {} is not finished; the newest is {}",
-                      options.step, status.step());
-  }
-  return PrintMemory(MakeStepMemory(status, steps), options, *out_);
+absl::StatusOr<v1::ListSamplesResponse> ApiCommands::ListSamples(
+    const v1::ListSamplesRequest& request) {
+  return Call(&v1::TandemService::Stub::ListSamples, request, kShort);
 }
 
 absl::Status ApiCommands::Run(int64_t steps, bool wait) {
@@ -280,7 +210,9 @@ absl::Status ApiCommands::Follow(v1::Operation operation, bool wait) {
     TANDEM_ASSIGN_OR_RETURN(operation,
                             Call(&v1::TandemService::Stub::WaitOperation, request, kShort));
     if (!json_ && operation.last_step() > shown) {
-      TANDEM_RETURN_IF_ERROR(Steps(shown + 1, operation.last_step(), false));
+      ReadingCommands reading(*this, json_, *out_);
+      TANDEM_RETURN_IF_ERROR(
+          reading.Steps({.first_step = shown + 1, .last_step = operation.last_step()}));
       shown = operation.last_step();
     }
   }

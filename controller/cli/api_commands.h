@@ -2,19 +2,26 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
 #include "common/net/channel.h"
-#include "controller/cli/memory_command.h"
+#include "controller/cli/reading_commands.h"
+#include "controller/cli/run_view.h"
 #include "tandem/v1/controller.grpc.pb.h"
 
 namespace tandem {
+
+// The folders that may be run directories below `runs_root`: runs_root/PROJECT/EXPERIMENT, or
+// directly below it.
+std::vector<std::filesystem::path> RunDirectories(const std::string& runs_root);
 
 // `address` if given; else the socket in `run_dir`, or the port that its controller published, if
 // given; else the same of the run under `runs_root` (runs_root/PROJECT/EXPERIMENT or
@@ -44,30 +51,20 @@ struct GenerateOptions {
   int64_t seed = 0;
 };
 
-struct SamplesOptions {
-  int64_t step = 0;  // 0: the newest finished step
-  int64_t limit = 20;
-  int64_t offset = 0;
-  int64_t undone_by = 0;  // not 0: samples that this generation has undone
-  size_t width = 60;      // characters of a text; 0: all
-};
-
-// The commands that call a running controller, over one connection. Each prints its result to
-// `out`, as a table or as one line of JSON. Errors name the address and, if no controller answers,
-// the remedy.
-class ApiCommands {
+// The commands that drive a running controller, and its view of the run, over one connection. Each
+// prints its result to `out`, as a table or as one line of JSON. Errors name the address and, if no
+// controller answers, the remedy.
+class ApiCommands final : public RunView {
  public:
   static absl::StatusOr<ApiCommands> Connect(const std::string& address,
                                              const RpcSecurity& security,
                                              bool json,
                                              std::ostream* out);
 
-  absl::Status ShowStatus();
-  // `undone`: those that recoveries have undone, not the valid ones.
-  absl::Status Steps(int64_t first, int64_t last, bool undone);
-  absl::Status Samples(const SamplesOptions& options);
-  // Prints the memory of a step, compared with the plan.
-  absl::Status Memory(const MemoryOptions& options);
+  absl::StatusOr<v1::GetStatusResponse> GetStatus() override;
+  absl::StatusOr<v1::ListStepsResponse> ListSteps(const v1::ListStepsRequest& request) override;
+  absl::StatusOr<v1::ListSamplesResponse> ListSamples(
+      const v1::ListSamplesRequest& request) override;
   // Trains `steps` more steps (0: all that are left) and, with `wait`, shows them as they finish.
   absl::Status Run(int64_t steps, bool wait);
   absl::Status Step(bool wait);

@@ -1,4 +1,4 @@
-// tandemctl: calls a running controller, and prepares models, data and configurations.
+// tandemctl: shows runs, calls a running controller, and prepares models, data and configurations.
 // Exit codes (docs/reference/errors.md): 0 success, 64 wrong usage. Commands that call a
 // controller: 1 refused or failed, 69 no controller. Local commands: the code of a run with such
 // inputs (common/process/exit_code.h), and 1 if a plan does not fit; parity: tandem-parity's.
@@ -19,8 +19,10 @@
 #include "controller/cli/local_commands.h"
 #include "controller/cli/lora_command.h"
 #include "controller/cli/memory_command.h"
+#include "controller/cli/reading_commands.h"
 #include "controller/cli/report_command.h"
-#include "controller/cli/steps_command.h"
+#include "controller/cli/run_dir_view.h"
+#include "controller/cli/runs_command.h"
 
 namespace tandem {
 namespace {
@@ -33,6 +35,9 @@ struct Globals {
 
 using Action = std::function<absl::Status()>;
 using ApiAction = std::function<absl::Status(ApiCommands&)>;
+using ReadingAction = std::function<absl::Status(ReadingCommands&)>;
+// Of steps that are listed, unless the user names others.
+constexpr int64_t kListedSteps = 20;
 
 // CLI11's own message about a word in place of a number does not mention steps.
 std::string IsStep(const std::string& text) {
@@ -55,6 +60,7 @@ struct Options {
   int64_t steps = 0;
   bool no_wait = false;
   StepsOptions listed;
+  int64_t newest = -1;  // of the steps; -1: not given
   SamplesOptions samples;
   GenerateOptions generate;
   ParityCommandOptions parity;
@@ -173,12 +179,60 @@ class CommandLine {
     return command;
   }
 
+  // A command that shows a run: asks its controller or, where none answers, reads its directory.
+  CLI::App* Reading(const std::string& name, const std::string& help, ReadingAction action) {
+    CLI::App* command = app_.add_subcommand(name, help);
+    command->callback([this, action] { action_ = [this, action] { return ShowRun(action); }; });
+    AddRunDirectory(command);
+    return command;
+  }
+
+  void AddRunDirectory(CLI::App* command) {
+    command->add_option("RUN_DIR", globals_.run_dir,
+                        "run directory, also of a run that ended or was killed; as --run-dir");
+  }
+
+  absl::Status ShowRun(const ReadingAction& action) {
+    const auto address = FindController(globals_.address, globals_.run_dir, globals_.runs_root);
+    if (address.ok()) {
+      found_ = true;
+      auto api = Connect(*address);
+      if (!api.ok()) return api.status();
+      ReadingCommands commands(*api, globals_.json, std::cout);
+      const absl::Status shown = action(commands);
+      const bool silent = absl::IsUnavailable(shown) || absl::IsDeadlineExceeded(shown);
+      if (!silent || globals_.run_dir.empty() || !globals_.address.empty()) return shown;
+    } else if (globals_.run_dir.empty()) {
+      return address.status();
+    }
+    const auto view = RunDirView::Open(globals_.run_dir);
+    if (!view.ok()) return view.status();
+    found_ = true;
+    ReadingCommands commands(**view, globals_.json, std::cout);
+    return action(commands);
+  }
+
   void AddReading() {
-    Api(&app_, "status", "phase, step, weight version and workers",
-        [](ApiCommands& api) { return api.ShowStatus(); });
+    Reading("status", "phase, step, weight version and workers, or how a run ended",
+            [](ReadingCommands& commands) { return commands.ShowStatus(); });
+    AddRuns();
     AddSteps();
-    CLI::App* samples = Api(&app_, "samples", "prompts, responses and rewards of a step",
-                            [this](ApiCommands& api) { return api.Samples(o_.samples); });
+    AddSamples();
+    AddMemory();
+    AddReport();
+  }
+
+  void AddRuns() {
+    CLI::App* runs = Local(&app_, "runs", "every run below a folder: state, steps, reward", [this] {
+      return RunsCommand(globals_.runs_root, globals_.json, std::cout);
+    });
+    runs->add_option("ROOT", globals_.runs_root, "folder of run directories; as --runs");
+  }
+
+  void AddSamples() {
+    CLI::App* samples =
+        Reading("samples", "prompts, responses and rewards of a step",
+                [this](ReadingCommands& commands) { return commands.Samples(o_.samples); });
     samples->add_option("--step", o_.samples.step, "step; 0: the newest")
         ->check(IsStep)
         ->capture_default_str();
@@ -194,72 +248,50 @@ class CommandLine {
         ->add_option("--undone-by", o_.samples.undone_by,
                      "samples of the step that this generation has undone (steps --undone)")
         ->check(CLI::NonNegativeNumber);
-    AddMemory();
-    AddReport();
   }
 
   void AddSteps() {
-    CLI::App* steps = app_.add_subcommand("steps", "metrics of finished steps");
-    steps->callback([this] { action_ = [this] { return ShowSteps(); }; });
-    steps->add_option("--first", o_.listed.first_step, "first step")
+    CLI::App* steps = Reading("steps", "metrics of finished steps, by default of the newest 20",
+                              [this](ReadingCommands& commands) {
+                                const bool named =
+                                    o_.listed.last_step != 0 || o_.listed.first_step != 1;
+                                if (o_.newest < 0) o_.newest = named ? 0 : kListedSteps;
+                                o_.listed.newest = o_.newest;
+                                return commands.Steps(o_.listed);
+                              });
+    steps->add_option("--last", o_.newest, "the newest so many; 0: all")
+        ->check(CLI::NonNegativeNumber);
+    steps->add_option("--from", o_.listed.first_step, "first step")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
-    steps->add_option("--last", o_.listed.last_step, "last step; 0: the newest")
+    steps->add_option("--to", o_.listed.last_step, "last step; 0: the newest")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
+    steps
+        ->add_option("--metrics", o_.listed.metrics,
+                     "names with commas between them: these alone, a column for each")
+        ->delimiter(',');
     steps->add_flag("--undone", o_.listed.undone, "steps that recoveries have undone");
   }
 
-  absl::Status ShowSteps() {
-    o_.listed.json = globals_.json;
-    return FromControllerOrFiles(
-        [this](ApiCommands& api) {
-          return api.Steps(o_.listed.first_step, o_.listed.last_step, o_.listed.undone);
-        },
-        [this] { return StepsOfRun(globals_.run_dir, o_.listed, std::cout); });
-  }
-
   void AddReport() {
-    CLI::App* report = Local(&app_, "report", "write the report of the run in --run-dir", [this] {
-      o_.report.run_dir = globals_.run_dir;
-      return ReportCommand(o_.report, std::cout);
-    });
+    CLI::App* report =
+        Local(&app_, "report", "write the report of a run, also of one that was killed", [this] {
+          o_.report.run_dir = globals_.run_dir;
+          return ReportCommand(o_.report, std::cout);
+        });
+    AddRunDirectory(report);
     report->add_option("--html", o_.report.html, "file to write; without: RUN_DIR/report.html");
   }
 
   void AddMemory() {
     CLI::App* memory =
-        app_.add_subcommand("memory", "bytes per phase and tag of a step, planned and measured");
-    memory->callback([this] { action_ = [this] { return ShowMemory(); }; });
+        Reading("memory", "bytes per phase and tag of a step, planned and measured",
+                [this](ReadingCommands& commands) { return commands.Memory(o_.memory); });
     memory->add_option("--step", o_.memory.step, "step; 0: the newest finished one")
         ->check(IsStep)
         ->capture_default_str();
     memory->add_option("--html", o_.memory.html, "write a page with the same bars");
-  }
-
-  // Calls a running controller, or reads the files of --run-dir if no controller runs there.
-  absl::Status FromControllerOrFiles(const ApiAction& call, const Action& read) {
-    const auto address = FindController(globals_.address, globals_.run_dir, globals_.runs_root);
-    if (address.ok()) {
-      found_ = true;
-      auto api = Connect(*address);
-      const absl::Status shown = api.ok() ? call(*api) : api.status();
-      if (!absl::IsUnavailable(shown) || globals_.run_dir.empty()) return shown;
-    } else if (globals_.run_dir.empty()) {
-      return address.status();
-    }
-    found_ = true;
-    return read();
-  }
-
-  absl::Status ShowMemory() {
-    o_.memory.json = globals_.json;
-    return FromControllerOrFiles(
-        [this](ApiCommands& api) { return api.Memory(o_.memory); },
-        [this]() -> absl::Status {
-          TANDEM_ASSIGN_OR_RETURN(const auto memory, MemoryOfRun(globals_.run_dir, o_.memory.step));
-          return PrintMemory(memory, o_.memory, std::cout);
-        });
   }
 
   // Must be called after the command's own positional arguments were added.
@@ -460,7 +492,7 @@ class CommandLine {
     AddOverrides(check, o_.overrides);
   }
 
-  CLI::App app_{"Attach to a running Tandem controller; prepare models, data and configs."};
+  CLI::App app_{"Show Tandem runs, drive a running controller; prepare models, data and configs."};
   Globals globals_;
   Options o_;
   Action action_;

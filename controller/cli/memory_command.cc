@@ -25,7 +25,6 @@
 #include "controller/report/memory_html.h"
 #include "controller/report/memory_text.h"
 #include "controller/store/sqlite/record_json.h"
-#include "controller/store/sqlite/run_reader.h"
 #include "tandem/v1/controller.pb.h"
 
 namespace tandem {
@@ -88,28 +87,6 @@ StepMemory MakeStepMemory(const v1::GetStatusResponse& status, const v1::ListSte
   }
   memory.phases.push_back(std::move(now));
   return memory;
-}
-
-absl::StatusOr<StepMemory> MemoryOfRun(const std::string& run_dir, int64_t step) {
-  const std::string path = run_dir + "/run.db";
-  std::error_code error;
-  if (!std::filesystem::exists(path, error) && !error) {
-    return MakeStatus(absl::StatusCode::kNotFound, "there is no run in {}: {} does not exist",
-                      run_dir, path);
-  }
-  TANDEM_ASSIGN_OR_RETURN(const auto records, SqliteRunReader::Open(path));
-  TANDEM_ASSIGN_OR_RETURN(const RunInfo info, records->NewestRun());
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<StepRecord> steps,
-                          records->ListSteps({.first_step = step, .last_step = step, .limit = 1}));
-  if (steps.empty()) {
-    return MakeStatus(absl::StatusCode::kNotFound, "the run in {} has not finished {}", run_dir,
-                      step == 0 ? "a step" : fmt::format("step {}", step));
-  }
-  return StepMemory{.step = steps.back().step,
-                    .state = fmt::format("{}, step {}", info.run_id, steps.back().step),
-                    .plan = PlanFromJson(info.memory_plan),
-                    .phases = steps.back().phases,
-                    .note = NoteOnStep(steps.back().step)};
 }
 
 absl::Status PrintMemory(const StepMemory& memory,

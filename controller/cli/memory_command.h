@@ -24,12 +24,9 @@ struct MemoryOptions {
   bool json = false;
 };
 
-// Uses a running controller's answers: `steps` has the step, or is empty if none is finished yet,
+// From the answers about a run: `steps` has the step, or is empty if none is finished yet,
 // in which case the current ledgers of the workers are shown.
 StepMemory MakeStepMemory(const v1::GetStatusResponse& status, const v1::ListStepsResponse& steps);
-
-// Reads the files of a run that has ended. NotFound: there is no run, or no such step.
-absl::StatusOr<StepMemory> MemoryOfRun(const std::string& run_dir, int64_t step);
 
 absl::Status PrintMemory(const StepMemory& memory, const MemoryOptions& options, std::ostream& out);
 

@@ -158,15 +158,41 @@ std::string TrainerTable(const v1::GetStatusResponse& status) {
 
 }  // namespace
 
+namespace {
+
+// Of files: how long it ran, which start it was; how many restarts there were is not in them.
+std::string LifeText(const v1::GetStatusResponse& status) {
+  if (!status.from_files()) {
+    return fmt::format("up {}  restarts {}", FormatSeconds(status.uptime_seconds()),
+                       status.restarts());
+  }
+  return fmt::format("ran {}  start {}",
+                     status.uptime_seconds() > 0 ? FormatSeconds(status.uptime_seconds()) : "-",
+                     status.attempt() == 0 ? "-" : std::to_string(status.attempt()));
+}
+
+std::string PhaseText(const v1::GetStatusResponse& status) {
+  if (status.phase().empty()) return "-";
+  if (!status.from_files()) return status.phase();
+  return fmt::format("{} for {}", status.phase(), FormatSeconds(status.phase_seconds()));
+}
+
+}  // namespace
+
 std::string StatusTable(const v1::GetStatusResponse& status) {
   std::string text =
-      fmt::format("run {}  {}  phase {}  step {}/{}{}  weight version {}  up {}  restarts {}\n",
-                  status.run_id(), status.state(), status.phase().empty() ? "-" : status.phase(),
-                  NewestStep(status), status.total_steps(),
+      fmt::format("run {}  {}  phase {}  step {}/{}{}  weight version {}  {}\n", status.run_id(),
+                  status.state(), PhaseText(status), NewestStep(status), status.total_steps(),
                   NewestStep(status) > status.step() ? " (made, being saved or validated)" : "",
-                  status.version(), FormatSeconds(status.uptime_seconds()), status.restarts());
+                  status.version(), LifeText(status));
+  if (!status.as_of().empty()) {
+    text += fmt::format("as of {}{}\n", status.as_of(),
+                        status.from_files() ? ", from the files in " + status.run_dir() : "");
+  }
+  if (!status.note().empty()) text += status.note() + "\n";
   if (!status.error().empty()) text += "error: " + OneLine(status.error(), 0) + "\n";
   if (!status.waits_for().empty()) text += "waits: " + OneLine(status.waits_for(), 0) + "\n";
+  if (status.from_files()) return text;
   std::vector<std::vector<std::string>> rows = {{"worker", "rank", "device", "incarnation", "state",
                                                  "phase", "doing", "version", "heartbeat", "memory",
                                                  "peak", "numerics", "kernels", "pid"}};
@@ -183,6 +209,39 @@ std::string StatusTable(const v1::GetStatusResponse& status) {
                     std::to_string(worker.pid())});
   }
   return text + FormatTable(rows) + RolloutTable(status) + TrainerTable(status);
+}
+
+namespace {
+
+std::string CallsTable(const v1::GetStatusResponse& status) {
+  std::vector<std::vector<std::string>> rows = {
+      {"worker", "last call", "step", "began", "answered"}};
+  for (const v1::LastCall& call : status.calls()) {
+    rows.push_back({call.worker(), call.method(), std::to_string(call.step()),
+                    call.began_at().empty() ? "-" : call.began_at(),
+                    call.answered_at().empty() ? "no"
+                    : call.code() == "OK"      ? call.answered_at()
+                                               : call.answered_at() + " " + call.code()});
+  }
+  return FormatTable(rows);
+}
+
+}  // namespace
+
+std::string PostMortemText(const v1::GetStatusResponse& status) {
+  std::string text;
+  if (status.calls_size() > 0) text += CallsTable(status);
+  if (status.events_size() > 0) text += "newest events\n";
+  for (const v1::RunEvent& event : status.events()) {
+    text += fmt::format("  {}  step {}  {}{}  {}\n", event.time(), event.step(),
+                        event.severity() == "info" ? "" : event.severity() + ", ", event.kind(),
+                        OneLine(event.text(), 200));
+  }
+  for (const v1::LogTail& log : status.logs()) {
+    text += fmt::format("last lines of logs/{}\n", log.file());
+    for (const std::string& line : log.lines()) text += "  " + OneLine(line, 200) + "\n";
+  }
+  return text;
 }
 
 std::string NewestStepText(const v1::ListStepsResponse& steps) {
@@ -262,6 +321,35 @@ std::string StepsText(const v1::ListStepsResponse& steps, bool undone) {
   return undone && steps.steps_size() == 0 ? "no step was undone\n" : StepsTable(steps);
 }
 
+std::string MetricsTable(const v1::ListStepsResponse& steps,
+                         const std::vector<std::string>& metrics) {
+  std::vector<std::vector<std::string>> rows = {{"step"}};
+  rows[0].insert(rows[0].end(), metrics.begin(), metrics.end());
+  for (const v1::StepRecord& step : steps.steps()) {
+    rows.push_back({std::to_string(step.step())});
+    for (const std::string& name : metrics) rows.back().push_back(Metric(step, name.c_str()));
+  }
+  return FormatTable(rows);
+}
+
+namespace {
+
+// "8 groups: 5 mixed, 2 all right, 1 all wrong"; "" where none are recorded.
+std::string GroupsText(const v1::ListSamplesResponse& samples) {
+  if (samples.groups_size() == 0) return "";
+  std::vector<std::string> parts;
+  for (const char* kind : kGroupKindNames) {
+    const auto count = std::count_if(samples.groups().begin(), samples.groups().end(),
+                                     [kind](const auto& group) { return group.kind() == kind; });
+    std::string name = kind;
+    std::replace(name.begin(), name.end(), '_', ' ');
+    if (count > 0) parts.push_back(fmt::format("{} {}", count, name));
+  }
+  return fmt::format("{} groups: {}\n", samples.groups_size(), fmt::join(parts, ", "));
+}
+
+}  // namespace
+
 std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width) {
   std::vector<std::vector<std::string>> rows = {
       {"prompt", "response", "truth", "reward", "advantage", "tokens", "end", "version"}};
@@ -274,11 +362,11 @@ std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width) {
          fmt::format("{:.3g}", sample.advantage()), std::to_string(sample.response_tokens()),
          FinishText(sample.finish_reason()), SampleVersionsText(sample)});
   }
-  return FormatTable(rows) + fmt::format("{} of {} samples{}\n", samples.samples_size(),
-                                         samples.total(),
-                                         dropped ? "; the run keeps texts of its newest steps only "
-                                                   "(trainer.steps_with_texts)"
-                                                 : "");
+  return FormatTable(rows) + GroupsText(samples) +
+         fmt::format("{} of {} samples{}\n", samples.samples_size(), samples.total(),
+                     dropped ? "; the run keeps texts of its newest steps only "
+                               "(trainer.steps_with_texts)"
+                             : "");
 }
 
 std::string EvaluationTable(const v1::EvaluateResponse& evaluation) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <google/protobuf/message.h>
 
@@ -10,6 +11,9 @@
 namespace tandem {
 
 std::string StatusTable(const v1::GetStatusResponse& status);
+// The newest events and, of a run that was read from its files, the last call to each worker and
+// the last lines of each log.
+std::string PostMortemText(const v1::GetStatusResponse& status);
 // Describes the effect of a pause that was just requested, given the run's `status`.
 std::string PauseText(const v1::GetStatusResponse& status);
 // A line about partial rollout in the newest of `steps`; empty without it.
@@ -21,6 +25,9 @@ std::string NotMadeAgainText(const v1::GetStatusResponse& status);
 std::string StepsTable(const v1::ListStepsResponse& steps);
 // The table, or a line where there are no undone steps.
 std::string StepsText(const v1::ListStepsResponse& steps, bool undone);
+// A column for each of the metrics; "-" where a step has none.
+std::string MetricsTable(const v1::ListStepsResponse& steps,
+                         const std::vector<std::string>& metrics);
 // Shortens prompts and responses to `width` characters, unless it is 0. Control characters are
 // escaped, so that none reach the terminal.
 std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width);

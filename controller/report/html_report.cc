@@ -217,12 +217,29 @@ std::string Outcome(const RunSummary& summary, int64_t total_steps, int64_t firs
                      summary.restarts);
 }
 
+// What the records alone say of the end.
+std::string RecordedEnd(const RunInfo& info) {
+  switch (info.outcome) {
+    case RunOutcome::kFinished:
+    case RunOutcome::kStopped:
+      return fmt::format("the run {} at {}",
+                         info.outcome == RunOutcome::kFinished ? "finished" : "was stopped",
+                         EscapeHtml(info.ended_at));
+    case RunOutcome::kFailed:
+      return fmt::format("<span class=\"error\">failed at {}: {}</span>", EscapeHtml(info.ended_at),
+                         EscapeHtml(info.error));
+    case RunOutcome::kNone:
+    case RunOutcome::kUnknown:
+      return "how the run ended is not in its records";
+  }
+  return "";
+}
+
 std::string Facts(const ReportInput& input) {
   const std::string outcome =
-      input.summary
-          ? Outcome(*input.summary, input.info.total_steps, input.info.first_step)
-          : fmt::format("{} of {} steps are recorded; how the run ended is not in its records",
-                        input.figures.last_step, input.info.total_steps);
+      input.summary ? Outcome(*input.summary, input.info.total_steps, input.info.first_step)
+                    : fmt::format("{} of {} steps are recorded; {}", input.figures.last_step,
+                                  input.info.total_steps, RecordedEnd(input.info));
   return fmt::format(
       "<p>{}. Started {}. Build {}, numerics {}{}.</p>", outcome, EscapeHtml(input.info.started_at),
       EscapeHtml(input.info.build), EscapeHtml(input.info.numerics_class),

@@ -55,7 +55,10 @@ void RolloutRejoin::Start() {
   const absl::Status& reason = lost_.front().reason;
   failure_ = budget_.Charge(WorkerRole::kRollout, reason);
   if (!failure_.ok()) return;
-  progress_.OnMessage(budget_.RecoveringFrom(reason));
+  progress_.OnEvent({.severity = "warning",
+                     .kind = "loss",
+                     .worker = fmt::format("rollout {}", lost_.front().rank),
+                     .text = budget_.RecoveringFrom(reason)});
   rejoining_ = std::exchange(lost_, {});
   std::vector<int> ranks;
   for (const Loss& loss : rejoining_) ranks.push_back(loss.rank);
@@ -112,7 +115,8 @@ void RolloutRejoin::Finish() {
           "once more",
           loss.rank, options_.version);
       LogInfo("{}", text);
-      progress_.OnMessage(text);
+      progress_.OnEvent(
+          {.kind = "recovery", .worker = fmt::format("rollout {}", loss.rank), .text = text});
       rejoined_.push_back({.rank = loss.rank, .client = *std::move(client)});
     }
     return;

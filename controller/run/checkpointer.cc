@@ -35,8 +35,10 @@ absl::Status Checkpointer::SaveIfDue() {
   saved_at_ = now;  // set even if the save fails: the next attempt is one interval later
   absl::Status saved = SaveWaiting();
   if (!absl::IsResourceExhausted(saved) || last) return saved;
-  parts_.context.progress.OnMessage(
-      fmt::format("no checkpoint of step {}: {}", step, std::string(saved.message())));
+  parts_.context.progress.OnEvent(
+      {.severity = "warning",
+       .kind = "checkpoint",
+       .text = fmt::format("no checkpoint of step {}: {}", step, std::string(saved.message()))});
   return absl::OkStatus();
 }
 
@@ -82,8 +84,9 @@ absl::Status Checkpointer::Save() {
   }
   newest_bytes_ = bytes;
   phases.End();
-  context.progress.OnMessage(
-      fmt::format("checkpoint {} ({} MiB, {:.1f} s)", *path, bytes >> 20, phases.Seconds("save")));
+  context.progress.OnEvent({.kind = "checkpoint",
+                            .text = fmt::format("checkpoint {} ({} MiB, {:.1f} s)", *path,
+                                                bytes >> 20, phases.Seconds("save"))});
   newest_record_.phases.push_back(phases.phases().front());
   return absl::OkStatus();
 }

@@ -37,22 +37,28 @@ absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
     return reason;
   if (!may_be_a_loss || interrupted()) return reason;
   TANDEM_RETURN_IF_ERROR(context_.budget.Charge(WorkerRole::kTrainer, reason));
-  context_.progress.OnMessage(context_.budget.RecoveringFrom(reason));
+  context_.progress.OnEvent(
+      {.severity = "warning", .kind = "loss", .text = context_.budget.RecoveringFrom(reason)});
   TANDEM_RETURN_IF_ERROR(AwaitAll(reason));
   TANDEM_ASSIGN_OR_RETURN(const RunPosition position, LoadState());
   WarnOfMoments();
   context_.budget.CloseIncident();
-  context_.progress.OnMessage(fmt::format("recovered: continuing from step {}, weight version {}",
-                                          position.finished_steps, position.version));
+  context_.progress.OnEvent(
+      {.kind = "recovery",
+       .text = fmt::format("recovered: continuing from step {}, weight version {}",
+                           position.finished_steps, position.version)});
   return position;
 }
 
 absl::Status Recovery::AwaitRollouts(const absl::Status& reason) {
   if (!IsPeerFailure(reason) && !absl::IsFailedPrecondition(reason)) return reason;
   if (interrupted()) return reason;
-  context_.progress.OnMessage(
-      fmt::format("a worker was lost while weights were synced, waiting until all are there: {}",
-                  std::string(reason.message())));
+  context_.progress.OnEvent(
+      {.severity = "warning",
+       .kind = "loss",
+       .text = fmt::format(
+           "a worker was lost while weights were synced, waiting until all are there: {}",
+           std::string(reason.message()))});
   TANDEM_RETURN_IF_ERROR(AwaitAll(reason));
   return context_.pool.TrainerIncarnations() == incarnations_ ? absl::OkStatus() : reason;
 }
@@ -63,9 +69,11 @@ absl::StatusOr<RunPosition> Recovery::LoadState() {
     if (position.ok() || !IsPeerFailure(position.status())) return position;
     if (interrupted()) return position;
     // A worker was lost during the recovery, or while the run began.
-    context_.progress.OnMessage(
-        fmt::format("a worker was lost while the run's state was loaded: {}",
-                    std::string(position.status().message())));
+    context_.progress.OnEvent(
+        {.severity = "warning",
+         .kind = "loss",
+         .text = fmt::format("a worker was lost while the run's state was loaded: {}",
+                             std::string(position.status().message()))});
     TANDEM_RETURN_IF_ERROR(context_.budget.Charge(LostWhileLoading(), position.status()));
     TANDEM_RETURN_IF_ERROR(AwaitAll(position.status()));
   }

@@ -252,8 +252,9 @@ absl::Status TrainLoop::Record(StepBatch& batch) {
                     .version = position_.version,
                     .metrics = StepMetrics(batch.facts, metas, batch.phases),
                     .phases = batch.phases.phases(),
-                    .finished_at = absl::FormatTime(absl::RFC3339_sec, context_.clock.WallNow(),
-                                                    absl::UTCTimeZone())};
+                    .finished_at = absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ",
+                                                    context_.clock.WallNow(), absl::UTCTimeZone()),
+                    .groups = GroupsOf(samples)};
   TANDEM_RETURN_IF_ERROR(context_.store.RecordStep(record));
   context_.tracker.Log(batch.step, record.metrics);
   TANDEM_RETURN_IF_ERROR(FlushMetrics());
@@ -280,11 +281,22 @@ bool TrainLoop::complete() const {
 
 absl::Status TrainLoop::Rewind(int64_t step) {
   TANDEM_RETURN_IF_ERROR(context_.store.UndoAfter(step, recovery_.generation()));
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<StepRecord> undone,
-                          context_.store.ListSteps({.limit = 1, .undone = true, .workers = false}));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<StepRecord> undone,
+      context_.store.ListSteps({.limit = 1, .undone = true, .workers = false, .phases = false}));
   control_.OnUndone(undone.empty() ? 0 : undone.back().step);
+  TellUndone(step, undone);
   TANDEM_RETURN_IF_ERROR(RewindMetrics(step));
   return validation_.Reload();
+}
+
+void TrainLoop::TellUndone(int64_t step, const std::vector<StepRecord>& undone) {
+  if (undone.empty() || undone.back().undone_by != recovery_.generation()) return;
+  context_.progress.OnEvent(
+      {.kind = "undone",
+       .text = fmt::format("steps after {} up to {} are undone by generation {}", step,
+                           undone.back().step, recovery_.generation()),
+       .shown = false});
 }
 
 absl::Status TrainLoop::RewindMetrics(int64_t step) {

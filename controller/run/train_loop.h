@@ -91,6 +91,8 @@ class TrainLoop {
   void TellIfShortened(int64_t before);
   // Marks records after `step` as undone, in the store and the trackers.
   absl::Status Rewind(int64_t step);
+  // An event, if the newest undone row is of a step after `step` that was just marked.
+  void TellUndone(int64_t step, const std::vector<StepRecord>& undone);
   absl::Status RewindMetrics(int64_t step);
   absl::Status Finish();
 

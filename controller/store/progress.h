@@ -67,6 +67,10 @@ class ProgressSink {
   virtual void OnEvaluation(const EvaluationRecord& record) = 0;
   // One line about a lost worker, a recovery, a checkpoint and so on.
   virtual void OnMessage(const std::string& text) = 0;
+  // An event of a kind that its records keep apart. Its text is a message for who only shows it.
+  virtual void OnEvent(const EventRecord& event) {
+    if (event.shown) OnMessage(event.text);
+  }
   // `figures` are of the complete run, steps from before a resume included.
   virtual void OnRunEnd(const RunSummary& summary, const RunFigures& figures) = 0;
 };
@@ -113,6 +117,9 @@ class ProgressRelay final : public ProgressSink {
   }
   void OnMessage(const std::string& text) override {
     for (ProgressSink* sink : sinks_) sink->OnMessage(text);
+  }
+  void OnEvent(const EventRecord& event) override {
+    for (ProgressSink* sink : sinks_) sink->OnEvent(event);
   }
   void OnRunEnd(const RunSummary& summary, const RunFigures& figures) override {
     for (ProgressSink* sink : sinks_) sink->OnRunEnd(summary, figures);

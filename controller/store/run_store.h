@@ -2,6 +2,9 @@
 // them, and the names of metrics that other code reads.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -17,12 +20,14 @@ namespace tandem {
 
 // Names of the metrics that progress and report show; they are verl's names where verl has them.
 inline constexpr const char* kRewardMean = "critic/rewards/mean";
-// Of the rewards that are trained on: the standard deviation over samples, and half the width of
-// the mean's 95 % confidence interval with prompts taken as independent.
+// Of the rewards that are trained on: the standard deviation over samples, with n - 1 in the
+// denominator as torch.std, and half the width of the mean's 95 % confidence interval with prompts
+// taken as independent.
 inline constexpr const char* kRewardStd = "critic/rewards/std";
 inline constexpr const char* kRewardInterval = "critic/rewards/ci95";
 // The groups that are trained on: their number; those whose rewards differ; those whose rewards are
-// all equal, by whether the responses are right, wrong or neither; and the share of the equal ones.
+// all equal, by whether the responses are right, wrong or neither; and the share of the equal ones,
+// from which nothing is learned.
 inline constexpr const char* kGroups = "critic/groups/count";
 inline constexpr const char* kGroupsMixed = "critic/groups/mixed";
 inline constexpr const char* kGroupsRight = "critic/groups/all_right";
@@ -110,12 +115,35 @@ struct PhaseTime {
   std::vector<WorkerMemory> workers;
 };
 
+// What the rewards of a group's samples say. An estimator that compares a group's samples learns
+// only from mixed ones. Equal rewards are right where every sample's correctness is 1 or more,
+// wrong where it is 0 or less, else just equal. The correctness of a sample is its reward term
+// "acc" where it has one, else its reward.
+enum class GroupKind { kMixed, kAllRight, kAllWrong, kAllEqual };
+inline constexpr size_t kGroupKinds = 4;
+inline constexpr std::array<const char*, kGroupKinds> kGroupKindNames = {"mixed", "all_right",
+                                                                         "all_wrong", "all_equal"};
+// As the store keeps it and the API tells it.
+inline std::string GroupKindName(GroupKind kind) {
+  return kGroupKindNames[static_cast<size_t>(kind)];
+}
+
+// The samples of one prompt in a step, by the reward function's scores.
+struct GroupRecord {
+  int64_t group = 0;
+  int64_t samples = 0;
+  double reward_mean = 0;
+  double reward_std = 0;  // with n - 1 in the denominator; 0 for a single sample
+  GroupKind kind = GroupKind::kMixed;
+};
+
 struct StepRecord {
   int64_t step = 0;                       // counted from 1
   int64_t version = 0;                    // weight version after the step
   std::map<std::string, double> metrics;  // verl's names
   std::vector<PhaseTime> phases;
-  std::string finished_at;  // RFC 3339, UTC
+  std::string finished_at;          // RFC 3339, UTC, with microseconds
+  std::vector<GroupRecord> groups;  // written; read with the samples (SampleRecordPage)
   // The generation that repeated the step, after a recovery went back before it; 0: it is valid.
   int64_t undone_by = 0;
 };
@@ -154,6 +182,27 @@ struct EvaluationRecord {
   int64_t undone_by = 0;  // as in StepRecord
 };
 
+// How a start of a run ended.
+enum class RunOutcome {
+  kNone,      // it goes on, or was killed
+  kFinished,  // all steps are done
+  kStopped,   // by its user, with steps left
+  kFailed,    // RunInfo::error says why
+  kUnknown    // a build recorded it that recorded no ends
+};
+inline constexpr std::array<const char*, 5> kRunOutcomeNames = {"", "finished", "stopped", "failed",
+                                                                "unknown"};
+inline std::string RunOutcomeName(RunOutcome outcome) {
+  return kRunOutcomeNames[static_cast<size_t>(outcome)];
+}
+// kUnknown for a name that is none.
+inline RunOutcome RunOutcomeNamed(const std::string& name) {
+  const auto* const found = std::find(kRunOutcomeNames.begin(), kRunOutcomeNames.end(), name);
+  return found == kRunOutcomeNames.end()
+             ? RunOutcome::kUnknown
+             : static_cast<RunOutcome>(found - kRunOutcomeNames.begin());
+}
+
 struct RunInfo {
   std::string run_id;
   std::string run_dir;
@@ -167,6 +216,23 @@ struct RunInfo {
   int64_t first_step = 0;        // steps done before the start: 0 unless resumed
   double expected_val_rise = 0;  // of the validation reward over the run; 0: none expected
   int64_t max_response_tokens = 0;
+  std::string ended_at;  // RFC 3339, UTC; "": not yet
+  RunOutcome outcome = RunOutcome::kNone;
+  std::string error;    // of a run that failed
+  int64_t attempt = 0;  // which start in this run directory, from 1; read, not written
+};
+
+// Something that happened to a run and that its user may want to know later: a loss, a recovery, a
+// checkpoint, the start and the end. Events stay, also those of steps that a recovery undoes.
+struct EventRecord {
+  int64_t seq = 0;                // ascending in a run directory; read, not written
+  int64_t time_us = 0;            // since 1970, UTC
+  int64_t step = 0;               // finished steps
+  std::string severity = "info";  // or "warning", "error"
+  std::string kind = "message";   // or "start", "end", "loss", "recovery", "undone", "checkpoint"
+  std::string worker;             // "trainer 0"; "": of none
+  std::string text;
+  bool shown = true;  // also as a message to the user at the terminal; not recorded
 };
 
 // The facts of a run that ends after `steps` of its planned steps: the expected rise of the
@@ -181,6 +247,7 @@ inline RunInfo Shortened(RunInfo info, int64_t steps) {
 struct SampleRecordPage {
   std::vector<SampleRecord> samples;
   int64_t total = 0;
+  std::vector<GroupRecord> groups;  // all of the step, or of what was undone of it
 };
 
 // Which steps to read: those from first_step to last_step, the newest of them if there are limits.
@@ -192,6 +259,9 @@ struct StepQuery {
   int64_t max_bytes = 0;
   bool undone = false;  // those that recoveries have undone, in place of the valid ones
   bool workers = true;  // with the ledgers of their phases
+  bool phases = true;
+  // Only these metrics, each of which is read as one range of the store; empty: all.
+  std::vector<std::string> metrics;
 };
 
 // Which samples of a step to read, in order of sample id.
@@ -210,7 +280,7 @@ struct EvaluationQuery {
   bool undone = false;  // as in StepQuery
 };
 
-// Reads the records of a run: its steps, samples and evaluations. Thread-safe.
+// Reads the records of a run: its steps, samples, evaluations and events. Thread-safe.
 class RunRecords {
  public:
   virtual ~RunRecords() = default;
@@ -222,6 +292,8 @@ class RunRecords {
   // In ascending order.
   virtual absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations(
       const EvaluationQuery& query) = 0;
+  // The newest `limit` events in ascending order.
+  virtual absl::StatusOr<std::vector<EventRecord>> ListEvents(int64_t limit) = 0;
 };
 
 // The records of a run that goes on: the train loop writes while API calls read. Rows are durable
@@ -233,6 +305,8 @@ class RunStore : public RunRecords {
   // Records all samples of one step, in order of sample id.
   virtual absl::Status RecordSamples(int64_t step, const std::vector<SampleRecord>& samples) = 0;
   virtual absl::Status RecordEvaluation(const EvaluationRecord& evaluation) = 0;
+  // Adds events behind all others.
+  virtual absl::Status RecordEvents(const std::vector<EventRecord>& events) = 0;
   // Marks all rows after `step` as undone: the trainers' group number `generation`, which is larger
   // than that of any call before, repeats them. They stay readable by queries that ask for undone
   // ones.

@@ -175,11 +175,13 @@ absl::Status RolloutClient::Unimplemented(const char* call) {
                     "this client of a rollout does not implement the call {}", call);
 }
 
-absl::StatusOr<std::shared_ptr<RolloutClient>> MakeGrpcRolloutClient(const std::string& address,
-                                                                     int64_t incarnation,
-                                                                     absl::Duration timeout,
-                                                                     const RpcSecurity& security) {
-  TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(address, security));
+absl::StatusOr<std::shared_ptr<RolloutClient>> MakeGrpcRolloutClient(
+    const std::string& address,
+    int64_t incarnation,
+    absl::Duration timeout,
+    const RpcSecurity& security,
+    std::shared_ptr<CallObserver> observer) {
+  TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(address, security, std::move(observer)));
   return std::make_shared<GrpcRolloutClient>(address, incarnation, timeout, channel);
 }
 

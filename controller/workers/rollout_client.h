@@ -16,6 +16,8 @@
 
 namespace tandem {
 
+class CallObserver;
+
 struct RpcSecurity;  // common/net/security/rpc_security.h
 
 // Asks for samples of one prompt.
@@ -110,9 +112,11 @@ class RolloutClient {
 
 // A client over gRPC. `timeout` bounds every call that does a phase's work
 // (cluster.rpc_timeout_seconds).
-absl::StatusOr<std::shared_ptr<RolloutClient>> MakeGrpcRolloutClient(const std::string& address,
-                                                                     int64_t incarnation,
-                                                                     absl::Duration timeout,
-                                                                     const RpcSecurity& security);
+absl::StatusOr<std::shared_ptr<RolloutClient>> MakeGrpcRolloutClient(
+    const std::string& address,
+    int64_t incarnation,
+    absl::Duration timeout,
+    const RpcSecurity& security,
+    std::shared_ptr<CallObserver> observer = nullptr);
 
 }  // namespace tandem

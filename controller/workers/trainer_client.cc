@@ -215,11 +215,13 @@ absl::Status TrainerClient::Unimplemented(const char* call) {
                     "this client of a trainer does not implement the call {}", call);
 }
 
-absl::StatusOr<std::shared_ptr<TrainerClient>> MakeGrpcTrainerClient(const std::string& address,
-                                                                     int64_t incarnation,
-                                                                     absl::Duration timeout,
-                                                                     const RpcSecurity& security) {
-  TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(address, security));
+absl::StatusOr<std::shared_ptr<TrainerClient>> MakeGrpcTrainerClient(
+    const std::string& address,
+    int64_t incarnation,
+    absl::Duration timeout,
+    const RpcSecurity& security,
+    std::shared_ptr<CallObserver> observer) {
+  TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(address, security, std::move(observer)));
   return std::make_shared<GrpcTrainerClient>(incarnation, timeout, channel);
 }
 

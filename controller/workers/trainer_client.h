@@ -17,6 +17,8 @@
 
 namespace tandem {
 
+class CallObserver;
+
 struct RpcSecurity;  // common/net/security/rpc_security.h
 
 // Forms the group of all ranks and loads state.
@@ -168,9 +170,11 @@ class TrainerClient {
 };
 
 // A client over gRPC. `timeout` bounds every call (cluster.rpc_timeout_seconds).
-absl::StatusOr<std::shared_ptr<TrainerClient>> MakeGrpcTrainerClient(const std::string& address,
-                                                                     int64_t incarnation,
-                                                                     absl::Duration timeout,
-                                                                     const RpcSecurity& security);
+absl::StatusOr<std::shared_ptr<TrainerClient>> MakeGrpcTrainerClient(
+    const std::string& address,
+    int64_t incarnation,
+    absl::Duration timeout,
+    const RpcSecurity& security,
+    std::shared_ptr<CallObserver> observer = nullptr);
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 // tandem-report-bench [STEPS [SAMPLES]]: the end of a long run, by default of 100,000 steps of 512
 // samples, which takes about 15 GiB in the current directory: seconds to write its report, seconds
-// of pages as ListSteps and ListSamples ask for them, and the memory that all of it added.
+// of pages as ListSteps and ListSamples ask for them, and the memory that all of it added; and
+// milliseconds to record one more step. The steps have the ledgers of eight pairs.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -15,7 +17,10 @@
 #include "controller/assembly/run_outputs.h"
 #include "controller/report/run_figures.h"
 #include "controller/store/progress.h"
+#include "controller/store/sqlite/record_json.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
+#include "controller/wire/run_answers.h"
+#include "tandem/v1/controller.pb.h"
 #include "tests/support/large_store.h"
 
 namespace tandem {
@@ -40,14 +45,58 @@ double PeakMiB() {
   return 0;
 }
 
+// Of eight pairs in a phase.
+std::string LedgersOfPairs() {
+  std::vector<WorkerMemory> workers;
+  for (int rank = 0; rank < 8; ++rank) {
+    for (const bool trainer : {true, false}) {
+      LedgerSnapshot ledger;
+      for (const char* tag : {"weights", "kv_cache", "optimizer", "master", "gradients", "gather",
+                              "bucket", "activations", "workspace"}) {
+        ledger.entries.push_back({tag, Location::kDevice, 123'456'789, 234'567'890});
+      }
+      workers.push_back({trainer, rank, ledger});
+    }
+  }
+  return WorkersToJson(workers);
+}
+
+// Milliseconds to record a step, the mean of `count` steps after `last`.
+absl::StatusOr<double> RecordMore(RunStore& store, int64_t last, int64_t samples, int64_t count) {
+  const std::vector<WorkerMemory> workers = WorkersFromJson(LedgersOfPairs());
+  StepRecord record{.finished_at = "2026-01-02T03:04:05.000006Z"};
+  for (int i = 0; i < 130; ++i) record.metrics[fmt::format("some/metric/of/a/step_{}", i)] = i;
+  for (const char* phase : {"generate", "score", "train", "optimize", "sync", "wake"}) {
+    record.phases.push_back({.phase = phase, .seconds = 1, .workers = workers});
+  }
+  std::vector<SampleRecord> rows(static_cast<size_t>(samples));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = {.sample_id = i, .group = static_cast<int64_t>(i / 8)};
+    rows[i].prompt.assign(100, 'p');
+    rows[i].response.assign(800, 'r');
+  }
+  for (int64_t i = 0; i < samples / 8; ++i) record.groups.push_back({.group = i, .samples = 8});
+  const double seconds = SecondsOf([&]() -> absl::Status {
+    for (int64_t i = 0; i < count; ++i) {
+      record.step = last + 1 + i;
+      TANDEM_RETURN_IF_ERROR(store.RecordSamples(record.step, rows));
+      TANDEM_RETURN_IF_ERROR(store.RecordStep(record));
+    }
+    return absl::OkStatus();
+  });
+  return 1e3 * seconds / static_cast<double>(count);
+}
+
 absl::Status Measure(int64_t steps, int64_t samples) {
   const std::string dir = "report_bench.tmp";
   std::filesystem::remove_all(dir);
   TANDEM_RETURN_IF_ERROR(MakeFolder(dir));
   const std::string path = dir + "/run.db";
   TANDEM_ASSIGN_OR_RETURN(const auto store, SqliteRunStore::Open(path));
-  const double filling =
-      SecondsOf([&] { return testing::FillStore(path, {.steps = steps, .samples = samples}); });
+  const double filling = SecondsOf([&] {
+    return testing::FillStore(path,
+                              {.steps = steps, .samples = samples, .workers = LedgersOfPairs()});
+  });
   fmt::print("{} steps of {} samples: run.db has {} MiB, made in {:.1f} s\n", steps, samples,
              std::filesystem::file_size(path) >> 20, filling);
   const double before = PeakMiB();
@@ -68,6 +117,20 @@ absl::Status Measure(int64_t steps, int64_t samples) {
   });
   fmt::print("ListSteps    {:8.4f} s a page\nListSamples  {:8.4f} s a page\n", steps_page,
              samples_page);
+  v1::ListStepsRequest newest;
+  newest.set_limit(20);
+  size_t bytes = 0;
+  const double answer = SecondsOf([&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const auto page, AnswerSteps(*store, newest));
+    bytes = page.ByteSizeLong();
+    return absl::OkStatus();
+  });
+  fmt::print("newest 20    {:8.4f} s, {} KiB with their ledgers\n", answer, bytes >> 10);
+  const double series = SecondsOf(
+      [&] { return store->ListSteps({.phases = false, .metrics = {kRewardMean}}).status(); });
+  fmt::print("one series   {:8.4f} s\n", series);
+  TANDEM_ASSIGN_OR_RETURN(const double more, RecordMore(*store, steps, samples, 50));
+  fmt::print("a step more  {:8.2f} ms to record\n", more);
   fmt::print("memory       {:8.1f} MiB more at the most\n", PeakMiB() - before);
   std::filesystem::remove_all(dir);
   return absl::OkStatus();

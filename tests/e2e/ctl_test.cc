@@ -77,7 +77,11 @@ TEST_CASE("tandemctl drives a paused run from the first status to the stop") {
   REQUIRE(rig.LeftBehind() == "");
   REQUIRE(rig.HasRunFile("checkpoints/latest"));
 
-  const auto gone = rig.Ctl({"status"});
+  // What shows a run reads its files now; what drives it finds no controller.
+  const std::string over = Ok(rig, {"status"});
+  REQUIRE(Has(over, "  stopped  "));
+  REQUIRE(Has(over, "from the files in "));
+  const auto gone = rig.Ctl({"pause"});
   REQUIRE(gone.code == 69);
   REQUIRE(gone.output.find("controller") != std::string::npos);
 }

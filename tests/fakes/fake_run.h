@@ -103,6 +103,10 @@ class MemoryRunStore : public RunStore {
     evaluations.push_back(evaluation);
     return absl::OkStatus();
   }
+  absl::Status RecordEvents(const std::vector<EventRecord>& records) override {
+    events.insert(events.end(), records.begin(), records.end());
+    return absl::OkStatus();
+  }
   absl::Status UndoAfter(int64_t step, int64_t generation) override {
     if (on_write) TANDEM_RETURN_IF_ERROR(on_write());
     for (auto record = steps.upper_bound(step); record != steps.end();) {
@@ -137,6 +141,7 @@ class MemoryRunStore : public RunStore {
     }
     return list;
   }
+  absl::StatusOr<std::vector<EventRecord>> ListEvents(int64_t) override { return events; }
   std::vector<double> Advantages(int64_t step) const {
     std::vector<double> values;
     for (const SampleRecord& sample : samples.at(step)) values.push_back(sample.advantage);
@@ -148,6 +153,7 @@ class MemoryRunStore : public RunStore {
   std::atomic<int> step_queries = 0;  // so far
   std::map<int64_t, std::vector<SampleRecord>> samples;
   std::vector<EvaluationRecord> evaluations;
+  std::vector<EventRecord> events;
   // Called by each write, which fails with its error and changes nothing then. May be empty.
   std::function<absl::Status()> on_write;
 };

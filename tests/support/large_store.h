@@ -17,6 +17,7 @@ struct LargeStore {
   int64_t samples = 512;       // of each step that has any
   int64_t prompt_bytes = 100;  // even
   bool all_sampled = true;     // false: only the first and the last step have samples
+  std::string workers = std::string(1000, ' ') + "[]";  // JSON of a phase's ledgers
 };
 
 // "WITH n(i) AS (first to last) "
@@ -34,12 +35,21 @@ inline absl::Status FillStore(const std::string& path, const LargeStore& size) {
   const std::string steps = NumbersFrom(1, size.steps);
   TANDEM_ASSIGN_OR_RETURN(const auto db, SqliteDatabase::Open(path));
   TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db.get()));
+  TANDEM_RETURN_IF_ERROR(
+      db->Execute(steps +
+                  "INSERT INTO steps (step, version, finished_at, metrics) SELECT i, i, "
+                  "1767323045000000 + i, '" +
+                  metrics + "}' FROM n"));
+  // As SqliteRunStore writes them beside the steps.
   TANDEM_RETURN_IF_ERROR(db->Execute(
-      steps + "INSERT INTO steps SELECT i, i, '2026-01-02T03:04:05Z', '" + metrics + "}' FROM n"));
+      "INSERT INTO metric_names (name) SELECT j.key FROM steps, json_each(steps.metrics) AS j "
+      "WHERE steps.step = 1"));
+  TANDEM_RETURN_IF_ERROR(db->Execute(
+      "INSERT INTO metric_values SELECT n.id, s.step, 0.5 FROM metric_names AS n, steps AS s"));
   for (int phase = 0; phase < 6; ++phase) {
     TANDEM_RETURN_IF_ERROR(db->Execute(
         fmt::format("{}INSERT INTO phases SELECT i, {}, 'phase {}', 1.5, 1000, '{}' FROM n", steps,
-                    phase, phase, std::string(1000, ' ') + "[]")));
+                    phase, phase, size.workers)));
   }
   const std::string sampled =
       size.all_sampled ? "n" : fmt::format("(SELECT 1 AS i UNION SELECT {} AS i)", size.steps);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -13,15 +14,19 @@ using Group = std::vector<const SampleRecord*>;
 
 constexpr double kWidthOf95Percent = 1.96;
 
+double Mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
 // With n - 1, as in verl's advantages. nullopt: fewer than two values.
 std::optional<double> Deviation(const std::vector<double>& values) {
   if (values.size() < 2) return std::nullopt;
-  const auto count = static_cast<double>(values.size());
-  double sum = 0, squares = 0;
-  for (const double value : values) sum += value;
-  const double mean = sum / count;
+  const double mean = Mean(values);
+  double squares = 0;
   for (const double value : values) squares += (value - mean) * (value - mean);
-  return std::sqrt(squares / (count - 1));
+  return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
 std::map<int64_t, Group> ByGroup(const std::vector<SampleRecord>& records) {
@@ -92,6 +97,22 @@ GroupKind KindOfGroup(const Group& group) {
   if (all([](double correct) { return correct >= 1; })) return GroupKind::kAllRight;
   if (all([](double correct) { return correct <= 0; })) return GroupKind::kAllWrong;
   return GroupKind::kAllEqual;
+}
+
+std::vector<GroupRecord> GroupsOf(const std::vector<SampleRecord>& records) {
+  std::vector<GroupRecord> groups;
+  for (const auto& [number, group] : ByGroup(records)) {
+    std::vector<double> rewards;
+    for (const SampleRecord* sample : group) rewards.push_back(sample->reward);
+    const GroupKind kind = KindOfGroup(group);
+    groups.push_back({.group = number,
+                      .samples = std::ssize(group),
+                      .reward_mean = Mean(rewards),
+                      // Exactly 0 where all are equal, whatever their mean was rounded to.
+                      .reward_std = kind == GroupKind::kMixed ? Deviation(rewards).value_or(0) : 0,
+                      .kind = kind});
+  }
+  return groups;
 }
 
 std::map<std::string, double> GroupMetrics(const std::vector<SampleMeta>& metas,

@@ -15,14 +15,11 @@
 
 namespace tandem {
 
-// What the rewards of one group say. An estimator that compares a group's samples learns only from
-// mixed ones.
-enum class GroupKind { kMixed, kAllRight, kAllWrong, kAllEqual };
-
-// Of the samples of one group, at least one. Equal rewards are right where every sample's
-// correctness is 1 or more, wrong where it is 0 or less, else just equal. The correctness of a
-// sample is its reward term "acc" where it has one, else its reward.
+// Of the samples of one group, at least one.
 GroupKind KindOfGroup(const std::vector<const SampleRecord*>& group);
+
+// The groups of a step's samples, in order of their number.
+std::vector<GroupRecord> GroupsOf(const std::vector<SampleRecord>& records);
 
 // critic/rewards/std, critic/rewards/ci95 and critic/groups/* (controller/store/run_store.h) of the
 // samples that are trained on. `metas` and `records` are of the same samples. A standard deviation

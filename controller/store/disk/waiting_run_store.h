@@ -35,6 +35,10 @@ class WaitingRunStore final : public RunStore {
   absl::Status RecordEvaluation(const EvaluationRecord& evaluation) override {
     return wait_.Until(need_, [&] { return store_->RecordEvaluation(evaluation); });
   }
+  // Not waited for: a wait for the disk is itself an event (EventLog keeps what was refused).
+  absl::Status RecordEvents(const std::vector<EventRecord>& events) override {
+    return store_->RecordEvents(events);
+  }
   absl::Status UndoAfter(int64_t step, int64_t generation) override {
     return wait_.Until(need_, [&] { return store_->UndoAfter(step, generation); });
   }
@@ -47,6 +51,9 @@ class WaitingRunStore final : public RunStore {
   absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations(
       const EvaluationQuery& query) override {
     return store_->ListEvaluations(query);
+  }
+  absl::StatusOr<std::vector<EventRecord>> ListEvents(int64_t limit) override {
+    return store_->ListEvents(limit);
   }
 
  private:

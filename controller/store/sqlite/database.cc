@@ -100,6 +100,8 @@ absl::Status SqliteStatement::Run() {
   return absl::OkStatus();
 }
 
+void SqliteStatement::Reset() { sqlite3_reset(statement_.get()); }
+
 int64_t SqliteStatement::Int(int column) const {
   return sqlite3_column_int64(statement_.get(), column);
 }
@@ -114,6 +116,10 @@ std::string SqliteStatement::Text(int column) const {
 
 bool SqliteStatement::IsNull(int column) const {
   return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
+}
+
+bool SqliteStatement::IsInt(int column) const {
+  return sqlite3_column_type(statement_.get(), column) == SQLITE_INTEGER;
 }
 
 SqliteDatabase::SqliteDatabase(sqlite3* db, std::string path)

@@ -28,12 +28,16 @@ class SqliteStatement {
   absl::StatusOr<bool> Step();
   // Runs a statement that returns no rows, and resets it for the next binding.
   absl::Status Run();
+  // Makes a statement that has given rows ready for the next binding.
+  void Reset();
 
   int64_t Int(int column) const;
   double Real(int column) const;
   std::string Text(int column) const;
   // NULL reads as 0 and "".
   bool IsNull(int column) const;
+  // Whether the row has a whole number there, whatever the column was declared as.
+  bool IsInt(int column) const;
 
  private:
   friend class SqliteDatabase;

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 
+#include <absl/time/time.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,6 +14,8 @@
 
 namespace tandem {
 namespace {
+
+bool IsConstant(const std::string& column) { return column == "0" || column == "NULL"; }
 
 std::string UndoneName(const std::string& table) { return "undone_" + table; }
 
@@ -56,6 +59,23 @@ SampleRecord ReadSample(const SqliteStatement& row) {
   return sample;
 }
 
+// Older schemas have the text itself.
+std::string FinishedAt(const SqliteStatement& row, int column) {
+  if (!row.IsInt(column)) return row.Text(column);
+  if (row.Int(column) == 0) return "";
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E*SZ", absl::FromUnixMicros(row.Int(column)),
+                          absl::UTCTimeZone());
+}
+
+std::map<std::string, double> Only(const std::vector<std::string>& names,
+                                   std::map<std::string, double> metrics) {
+  if (names.empty()) return metrics;
+  std::erase_if(metrics, [&names](const auto& metric) {
+    return std::find(names.begin(), names.end(), metric.first) == names.end();
+  });
+  return metrics;
+}
+
 size_t TextBytes(const SampleRecord& sample) {
   return sample.prompt.size() + sample.response.size() + sample.ground_truth.size();
 }
@@ -81,13 +101,18 @@ std::string RunQueries::Select(const std::string& table,
   const std::set<std::string>& there = columns_.at(table);
   std::vector<std::string> list;
   for (const std::string& column : columns) {
-    list.push_back(there.contains(column) || column == "0" ? column : "NULL");
+    list.push_back(there.contains(column) || IsConstant(column) ? column : "NULL");
   }
   return fmt::format("SELECT {} FROM {}", fmt::join(list, ", "), table);
 }
 
 std::string RunQueries::SelectRecords(const std::string& table, bool undone) const {
-  std::vector<std::string> columns = TableNamed(table).columns;
+  return SelectRecords(table, TableNamed(table).columns, undone);
+}
+
+std::string RunQueries::SelectRecords(const std::string& table,
+                                      std::vector<std::string> columns,
+                                      bool undone) const {
   columns.emplace_back(undone ? "undone_by" : "0");
   return Select(undone ? UndoneName(table) : table, columns);
 }
@@ -99,20 +124,25 @@ absl::StatusOr<RunInfo> RunQueries::NewestRun() const {
       SqliteStatement select,
       db_->Prepare(Select("runs", {"run_id", "started_at", "run_dir", "build", "numerics_class",
                                    "config_yaml", "total_steps", "first_step", "kernel_sets",
-                                   "memory_plan"}) +
+                                   "memory_plan", "ended_at", "outcome", "error", "attempt"}) +
                    " ORDER BY rowid DESC LIMIT 1"));
   TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
   if (!row) return none;
-  return RunInfo{.run_id = select.Text(0),
-                 .run_dir = select.Text(2),
-                 .started_at = select.Text(1),
-                 .build = select.Text(3),
-                 .numerics_class = select.Text(4),
-                 .kernel_sets = select.Text(8),
-                 .config_yaml = select.Text(5),
-                 .memory_plan = select.Text(9),
-                 .total_steps = select.Int(6),
-                 .first_step = select.Int(7)};
+  return RunInfo{
+      .run_id = select.Text(0),
+      .run_dir = select.Text(2),
+      .started_at = select.Text(1),
+      .build = select.Text(3),
+      .numerics_class = select.Text(4),
+      .kernel_sets = select.Text(8),
+      .config_yaml = select.Text(5),
+      .memory_plan = select.Text(9),
+      .total_steps = select.Int(6),
+      .first_step = select.Int(7),
+      .ended_at = select.Text(10),
+      .outcome = select.IsNull(11) ? RunOutcome::kUnknown : RunOutcomeNamed(select.Text(11)),
+      .error = select.Text(12),
+      .attempt = select.Int(13)};
 }
 
 absl::StatusOr<std::vector<PhaseTime>> RunQueries::PhasesOf(const StepRecord& step,
@@ -120,7 +150,7 @@ absl::StatusOr<std::vector<PhaseTime>> RunQueries::PhasesOf(const StepRecord& st
                                                             size_t* bytes) const {
   std::vector<PhaseTime> phases;
   const std::string table = query.undone ? UndoneName("phases") : "phases";
-  if (!Has(table)) return phases;
+  if (!Has(table) || !query.phases) return phases;
   std::vector<std::string> columns = {"phase", "seconds", "peak_bytes"};
   if (query.workers) columns.emplace_back("workers");
   TANDEM_ASSIGN_OR_RETURN(
@@ -144,10 +174,14 @@ absl::StatusOr<std::vector<PhaseTime>> RunQueries::PhasesOf(const StepRecord& st
 absl::StatusOr<std::vector<StepRecord>> RunQueries::ListSteps(const StepQuery& query) const {
   std::vector<StepRecord> steps;
   if (!Has(query.undone ? UndoneName("steps") : "steps")) return steps;
-  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
-                          db_->Prepare(SelectRecords("steps", query.undone) +
-                                       " WHERE step BETWEEN ? AND ? ORDER BY step DESC" +
-                                       (query.undone ? ", undone_by DESC" : "")));
+  const bool by_name = !query.metrics.empty() && !query.undone && Has("metric_values");
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare(SelectRecords("steps",
+                                 {"step", "version", "finished_at", by_name ? "NULL" : "metrics"},
+                                 query.undone) +
+                   " WHERE step BETWEEN ? AND ? ORDER BY step DESC" +
+                   (query.undone ? ", undone_by DESC" : "")));
   // Both bounds are numbers, so that SQLite seeks to the last step: it would go through all later
   // ones where it cannot tell before whether there is a bound.
   select.Bind(query.first_step,
@@ -161,8 +195,8 @@ absl::StatusOr<std::vector<StepRecord>> RunQueries::ListSteps(const StepQuery& q
     StepRecord step;
     step.step = select.Int(0);
     step.version = select.Int(1);
-    step.finished_at = select.Text(2);
-    step.metrics = NumbersFromJson(select.Text(3));
+    step.finished_at = FinishedAt(select, 2);
+    if (!by_name) step.metrics = Only(query.metrics, NumbersFromJson(select.Text(3)));
     step.undone_by = select.Int(4);
     size_t bytes = select.Text(3).size();
     TANDEM_ASSIGN_OR_RETURN(step.phases, PhasesOf(step, query, &bytes));
@@ -170,7 +204,80 @@ absl::StatusOr<std::vector<StepRecord>> RunQueries::ListSteps(const StepQuery& q
     steps.push_back(std::move(step));
   }
   std::reverse(steps.begin(), steps.end());
+  if (by_name) TANDEM_RETURN_IF_ERROR(AddMetrics(query.metrics, steps));
   return steps;
+}
+
+absl::Status RunQueries::AddMetrics(const std::vector<std::string>& names,
+                                    std::vector<StepRecord>& steps) const {
+  if (steps.empty()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare("SELECT v.step, v.value FROM metric_values AS v WHERE v.name_id = (SELECT id "
+                   "FROM metric_names WHERE name = ?) AND v.step BETWEEN ? AND ? ORDER BY v.step"));
+  for (const std::string& name : names) {
+    select.Reset();
+    select.Bind(name, steps.front().step, steps.back().step);
+    auto step = steps.begin();
+    while (true) {
+      TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+      if (!row) break;
+      while (step != steps.end() && step->step < select.Int(0)) ++step;
+      if (step == steps.end()) break;
+      if (step->step != select.Int(0)) continue;
+      step->metrics[name] =
+          select.IsNull(1) ? std::numeric_limits<double>::quiet_NaN() : select.Real(1);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<EventRecord>> RunQueries::ListEvents(int64_t limit) const {
+  std::vector<EventRecord> events;
+  if (!Has("events")) return events;
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare("SELECT seq, time, step, severity, kind, worker, text FROM events "
+                   "ORDER BY seq DESC LIMIT ?"));
+  select.Bind(limit);
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) break;
+    events.push_back({.seq = select.Int(0),
+                      .time_us = select.Int(1),
+                      .step = select.Int(2),
+                      .severity = select.Text(3),
+                      .kind = select.Text(4),
+                      .worker = select.Text(5),
+                      .text = select.Text(6)});
+  }
+  std::reverse(events.begin(), events.end());
+  return events;
+}
+
+absl::StatusOr<std::vector<GroupRecord>> RunQueries::GroupsOf(const SampleQuery& query) const {
+  std::vector<GroupRecord> groups;
+  const bool undone = query.undone_by != 0;
+  const std::string table = undone ? UndoneName("groups") : "groups";
+  if (!Has(table)) return groups;
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare(Select(table, {"group_index", "samples", "reward_mean", "reward_std", "kind"}) +
+                   " WHERE step = ?" + (undone ? " AND undone_by = ?" : "") +
+                   " ORDER BY group_index"));
+  undone ? select.Bind(query.step, query.undone_by) : select.Bind(query.step);
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return groups;
+    const std::string kind = select.Text(4);
+    size_t number = 0;
+    while (number + 1 < kGroupKinds && kind != kGroupKindNames[number]) ++number;
+    groups.push_back({.group = select.Int(0),
+                      .samples = select.Int(1),
+                      .reward_mean = select.Real(2),
+                      .reward_std = select.Real(3),
+                      .kind = static_cast<GroupKind>(number)});
+  }
 }
 
 absl::StatusOr<SampleRecordPage> RunQueries::ListSamples(const SampleQuery& query) const {
@@ -196,6 +303,7 @@ absl::StatusOr<SampleRecordPage> RunQueries::ListSamples(const SampleQuery& quer
     page.samples.push_back(ReadSample(select));
     budget.Spend(TextBytes(page.samples.back()));
   }
+  TANDEM_ASSIGN_OR_RETURN(page.groups, GroupsOf(query));
   return page;
 }
 

@@ -28,6 +28,7 @@ class RunQueries {
   absl::StatusOr<std::vector<StepRecord>> ListSteps(const StepQuery& query) const;
   absl::StatusOr<SampleRecordPage> ListSamples(const SampleQuery& query) const;
   absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations(const EvaluationQuery& query) const;
+  absl::StatusOr<std::vector<EventRecord>> ListEvents(int64_t limit) const;
 
  private:
   explicit RunQueries(SqliteDatabase* db) : db_(db) {}
@@ -36,6 +37,13 @@ class RunQueries {
   std::string Select(const std::string& table, const std::vector<std::string>& columns) const;
   // As Select, of a RecordTable's columns and undone_by, which is 0 for valid rows.
   std::string SelectRecords(const std::string& table, bool undone) const;
+  std::string SelectRecords(const std::string& table,
+                            std::vector<std::string> columns,
+                            bool undone) const;
+  // Reads the named metrics of steps that are in ascending order, each as one range.
+  absl::Status AddMetrics(const std::vector<std::string>& names,
+                          std::vector<StepRecord>& steps) const;
+  absl::StatusOr<std::vector<GroupRecord>> GroupsOf(const SampleQuery& query) const;
   // Adds the bytes of the ledgers to `bytes`.
   absl::StatusOr<std::vector<PhaseTime>> PhasesOf(const StepRecord& step,
                                                   const StepQuery& query,

@@ -70,4 +70,11 @@ absl::StatusOr<std::vector<EvaluationRecord>> SqliteRunReader::ListEvaluations(
   return evaluations;
 }
 
+absl::StatusOr<std::vector<EventRecord>> SqliteRunReader::ListEvents(int64_t limit) {
+  const MutexLock lock(db_mutex_);
+  auto events = queries_.ListEvents(limit);
+  if (!events.ok()) return WithRemedy(events.status());
+  return events;
+}
+
 }  // namespace tandem

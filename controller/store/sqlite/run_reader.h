@@ -29,6 +29,7 @@ class SqliteRunReader final : public RunRecords {
   absl::StatusOr<SampleRecordPage> ListSamples(const SampleQuery& query) override;
   absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations(
       const EvaluationQuery& query) override;
+  absl::StatusOr<std::vector<EventRecord>> ListEvents(int64_t limit) override;
 
  private:
   SqliteRunReader(std::string path, std::unique_ptr<SqliteDatabase> db, RunQueries queries)

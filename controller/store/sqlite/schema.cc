@@ -9,6 +9,43 @@
 namespace tandem {
 namespace {
 
+// The second half of version 5. metric_values has the numbers of steps.metrics by name, so that a
+// series is one range; of steps that are undone only the text stays. Rows that an older build wrote
+// say that their run's end was not recorded, and get an attempt by their order.
+constexpr char kEndsEventsSeries[] = R"sql(
+    ALTER TABLE runs ADD COLUMN ended_at TEXT NOT NULL DEFAULT '';
+    ALTER TABLE runs ADD COLUMN outcome TEXT NOT NULL DEFAULT '';
+    ALTER TABLE runs ADD COLUMN error TEXT NOT NULL DEFAULT '';
+    ALTER TABLE runs ADD COLUMN attempt INTEGER NOT NULL DEFAULT 0;
+    UPDATE runs SET outcome = 'unknown',
+      attempt = (SELECT COUNT(*) FROM runs AS earlier WHERE earlier.rowid <= runs.rowid);
+    ALTER TABLE steps RENAME COLUMN finished_at TO finished_text;
+    ALTER TABLE steps ADD COLUMN finished_at INTEGER;
+    UPDATE steps SET finished_at = CAST(strftime('%s', finished_text) AS INTEGER) * 1000000;
+    ALTER TABLE steps DROP COLUMN finished_text;
+    ALTER TABLE undone_steps RENAME COLUMN finished_at TO finished_text;
+    ALTER TABLE undone_steps ADD COLUMN finished_at INTEGER;
+    UPDATE undone_steps SET finished_at = CAST(strftime('%s', finished_text) AS INTEGER) * 1000000;
+    ALTER TABLE undone_steps DROP COLUMN finished_text;
+    CREATE TABLE metric_names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+    CREATE TABLE metric_values (
+      name_id INTEGER, step INTEGER, value REAL, PRIMARY KEY (name_id, step)) WITHOUT ROWID;
+    INSERT INTO metric_names (name)
+      SELECT DISTINCT m.key FROM steps, json_each(steps.metrics) AS m WHERE json_valid(steps.metrics);
+    INSERT INTO metric_values
+      SELECT n.id, s.step, m.value FROM steps AS s, json_each(s.metrics) AS m
+        JOIN metric_names AS n ON n.name = m.key WHERE json_valid(s.metrics);
+    CREATE TABLE groups (
+      step INTEGER, group_index INTEGER, samples INTEGER, reward_mean REAL, reward_std REAL,
+      kind TEXT, PRIMARY KEY (step, group_index)) WITHOUT ROWID;
+    CREATE TABLE undone_groups (
+      undone_by INTEGER, step INTEGER, group_index INTEGER, samples INTEGER, reward_mean REAL,
+      reward_std REAL, kind TEXT, PRIMARY KEY (step, undone_by, group_index)) WITHOUT ROWID;
+    CREATE TABLE events (
+      seq INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER, step INTEGER, severity TEXT, kind TEXT,
+      worker TEXT, text TEXT);
+  )sql";
+
 // Entry i migrates version i to version i + 1. Released entries are never edited.
 const std::vector<std::string>& Migrations() {
   static const std::vector<std::string> migrations = {R"sql(
@@ -56,8 +93,15 @@ const std::vector<std::string>& Migrations() {
       undone_by INTEGER, step INTEGER, version INTEGER, prompts INTEGER, samples INTEGER,
       seconds REAL, metrics TEXT, PRIMARY KEY (step, undone_by));
     CREATE TABLE marks (name TEXT PRIMARY KEY, value INTEGER);
-  )sql"};
+  )sql" + std::string(kEndsEventsSeries)};
   return migrations;
+}
+
+absl::StatusOr<bool> HasTable(SqliteDatabase* db, const std::string& name) {
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db->Prepare("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"));
+  return select.Bind(name).Step();
 }
 
 }  // namespace
@@ -70,7 +114,8 @@ const std::vector<RecordTable>& RecordTables() {
        {"step", "sample_id", "group_index", "sample_index", "prompt", "response", "ground_truth",
         "reward", "response_tokens", "finish_reason", "weight_version", "advantage", "reward_terms",
         "token_offset", "segments"}},
-      {"evaluations", {"step", "version", "prompts", "samples", "seconds", "metrics"}}};
+      {"evaluations", {"step", "version", "prompts", "samples", "seconds", "metrics"}},
+      {"groups", {"step", "group_index", "samples", "reward_mean", "reward_std", "kind"}}};
   return tables;
 }
 
@@ -92,6 +137,19 @@ absl::StatusOr<int64_t> ReadSchemaVersion(SqliteDatabase* db) {
       version, StoreSchemaVersion());
 }
 
+namespace {
+
+// A build between two releases wrote version 5 without its second half.
+absl::Status CompleteVersion5(SqliteDatabase* db) {
+  TANDEM_ASSIGN_OR_RETURN(const bool complete, HasTable(db, "events"));
+  if (complete) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db));
+  TANDEM_RETURN_IF_ERROR(db->Execute(kEndsEventsSeries));
+  return transaction.Commit();
+}
+
+}  // namespace
+
 absl::Status MigrateStore(SqliteDatabase* db) {
   TANDEM_ASSIGN_OR_RETURN(int64_t version, ReadSchemaVersion(db));
   for (; version < StoreSchemaVersion(); ++version) {
@@ -100,7 +158,7 @@ absl::Status MigrateStore(SqliteDatabase* db) {
     TANDEM_RETURN_IF_ERROR(db->Execute(fmt::format("PRAGMA user_version = {}", version + 1)));
     TANDEM_RETURN_IF_ERROR(transaction.Commit());
   }
-  return absl::OkStatus();
+  return CompleteVersion5(db);
 }
 
 }  // namespace tandem

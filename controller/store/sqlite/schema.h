@@ -18,7 +18,7 @@ struct RecordTable {
   std::vector<std::string> columns;
 };
 
-// steps, phases, samples, evaluations: each has the column "step".
+// steps, phases, samples, evaluations, groups: each has the column "step".
 const std::vector<RecordTable>& RecordTables();
 const RecordTable& TableNamed(const std::string& name);
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/time/time.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -70,6 +71,7 @@ absl::Status SqliteRunStore::ContinueIn(const std::string& path) {
   const MutexLock lock(db_mutex_);
   db_ = std::move(db);
   queries_ = std::move(queries);
+  metric_ids_.clear();
   return absl::OkStatus();
 }
 
@@ -77,10 +79,20 @@ absl::Status SqliteRunStore::RecordRun(const RunInfo& info) {
   const MutexLock lock(db_mutex_);
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement insert,
-      db_->Prepare("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+      db_->Prepare(
+          "INSERT INTO runs (run_id, started_at, run_dir, build, numerics_class, config_yaml, "
+          "total_steps, first_step, kernel_sets, memory_plan, ended_at, outcome, error, attempt) "
+          "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+          "(SELECT COALESCE(MAX(attempt), 0) + 1 FROM runs)) ON CONFLICT (run_id) DO UPDATE SET "
+          "started_at = excluded.started_at, run_dir = excluded.run_dir, build = excluded.build, "
+          "numerics_class = excluded.numerics_class, config_yaml = excluded.config_yaml, "
+          "total_steps = excluded.total_steps, first_step = excluded.first_step, "
+          "kernel_sets = excluded.kernel_sets, memory_plan = excluded.memory_plan, "
+          "ended_at = excluded.ended_at, outcome = excluded.outcome, error = excluded.error"));
   return insert
       .Bind(info.run_id, info.started_at, info.run_dir, info.build, info.numerics_class,
-            info.config_yaml, info.total_steps, info.first_step, info.kernel_sets, info.memory_plan)
+            info.config_yaml, info.total_steps, info.first_step, info.kernel_sets, info.memory_plan,
+            info.ended_at, RunOutcomeName(info.outcome), info.error)
       .Run();
 }
 
@@ -101,16 +113,66 @@ absl::Status SqliteRunStore::InsertPhases(const StepRecord& step) {
   return absl::OkStatus();
 }
 
-absl::Status SqliteRunStore::RecordStep(const StepRecord& step) {
-  const MutexLock lock(db_mutex_);
+absl::Status SqliteRunStore::InsertGroups(const StepRecord& step) {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert,
+                          db_->Prepare("INSERT INTO groups VALUES (?, ?, ?, ?, ?, ?)"));
+  for (const GroupRecord& group : step.groups) {
+    TANDEM_RETURN_IF_ERROR(insert
+                               .Bind(step.step, group.group, group.samples, group.reward_mean,
+                                     group.reward_std, GroupKindName(group.kind))
+                               .Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> SqliteRunStore::MetricId(const std::string& name) {
+  const auto found = metric_ids_.find(name);
+  if (found != metric_ids_.end()) return found->second;
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert,
+                          db_->Prepare("INSERT OR IGNORE INTO metric_names (name) VALUES (?)"));
+  TANDEM_RETURN_IF_ERROR(insert.Bind(name).Run());
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
+                          db_->Prepare("SELECT id FROM metric_names WHERE name = ?"));
+  TANDEM_RETURN_IF_ERROR(select.Bind(name).Step().status());
+  return metric_ids_[name] = select.Int(0);
+}
+
+absl::Status SqliteRunStore::InsertMetrics(const StepRecord& step) {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert,
+                          db_->Prepare("INSERT OR REPLACE INTO metric_values VALUES (?, ?, ?)"));
+  for (const auto& [name, value] : step.metrics) {
+    TANDEM_ASSIGN_OR_RETURN(const int64_t id, MetricId(name));
+    TANDEM_RETURN_IF_ERROR(insert.Bind(id, step.step, value).Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SqliteRunStore::RecordStepOnce(const StepRecord& step) {
   TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
   TANDEM_RETURN_IF_ERROR(DeleteStep("phases", step.step));
-  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert,
-                          db_->Prepare("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?)"));
+  TANDEM_RETURN_IF_ERROR(DeleteStep("groups", step.step));
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      db_->Prepare("INSERT OR REPLACE INTO steps (step, version, finished_at, metrics) "
+                   "VALUES (?, ?, ?, ?)"));
+  absl::Time finished;  // 1970, which reads as "", where the text is no time
+  absl::ParseTime(absl::RFC3339_full, step.finished_at, &finished, nullptr);
   TANDEM_RETURN_IF_ERROR(
-      insert.Bind(step.step, step.version, step.finished_at, NumbersToJson(step.metrics)).Run());
+      insert
+          .Bind(step.step, step.version, absl::ToUnixMicros(finished), NumbersToJson(step.metrics))
+          .Run());
   TANDEM_RETURN_IF_ERROR(InsertPhases(step));
+  TANDEM_RETURN_IF_ERROR(InsertGroups(step));
+  TANDEM_RETURN_IF_ERROR(InsertMetrics(step));
   return transaction.Commit();
+}
+
+absl::Status SqliteRunStore::RecordStep(const StepRecord& step) {
+  const MutexLock lock(db_mutex_);
+  const absl::Status recorded = RecordStepOnce(step);
+  // What was rolled back may have had new names.
+  if (!recorded.ok()) metric_ids_.clear();
+  return recorded;
 }
 
 absl::Status SqliteRunStore::InsertSample(SqliteStatement& insert,
@@ -189,6 +251,20 @@ absl::Status SqliteRunStore::RecordEvaluation(const EvaluationRecord& evaluation
       .Run();
 }
 
+absl::Status SqliteRunStore::RecordEvents(const std::vector<EventRecord>& events) {
+  const MutexLock lock(db_mutex_);
+  TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert,
+                          db_->Prepare("INSERT INTO events (time, step, severity, kind, worker, "
+                                       "text) VALUES (?, ?, ?, ?, ?, ?)"));
+  for (const EventRecord& event : events) {
+    TANDEM_RETURN_IF_ERROR(
+        insert.Bind(event.time_us, event.step, event.severity, event.kind, event.worker, event.text)
+            .Run());
+  }
+  return transaction.Commit();
+}
+
 absl::Status SqliteRunStore::UndoAfter(int64_t step, int64_t generation) {
   const MutexLock lock(db_mutex_);
   TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
@@ -200,6 +276,11 @@ absl::Status SqliteRunStore::UndoAfter(int64_t step, int64_t generation) {
     TANDEM_RETURN_IF_ERROR(
         db_->Execute(fmt::format("DELETE FROM {} WHERE step > {}", table.name, step)));
   }
+  // By every name, so that SQLite seeks; undone steps keep their metrics as text.
+  TANDEM_RETURN_IF_ERROR(db_->Execute(
+      fmt::format("DELETE FROM metric_values WHERE name_id IN (SELECT id FROM metric_names) AND "
+                  "step > {}",
+                  step)));
   TANDEM_ASSIGN_OR_RETURN(const int64_t dropped, TextsDroppedUpTo());
   if (dropped > step) TANDEM_RETURN_IF_ERROR(SetTextsDroppedUpTo(step));
   return transaction.Commit();
@@ -219,6 +300,11 @@ absl::StatusOr<std::vector<EvaluationRecord>> SqliteRunStore::ListEvaluations(
     const EvaluationQuery& query) {
   const MutexLock lock(db_mutex_);
   return queries_.ListEvaluations(query);
+}
+
+absl::StatusOr<std::vector<EventRecord>> SqliteRunStore::ListEvents(int64_t limit) {
+  const MutexLock lock(db_mutex_);
+  return queries_.ListEvents(limit);
 }
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -37,11 +38,13 @@ class SqliteRunStore final : public RunStore {
   absl::Status RecordStep(const StepRecord& step) override;
   absl::Status RecordSamples(int64_t step, const std::vector<SampleRecord>& samples) override;
   absl::Status RecordEvaluation(const EvaluationRecord& evaluation) override;
+  absl::Status RecordEvents(const std::vector<EventRecord>& events) override;
   absl::Status UndoAfter(int64_t step, int64_t generation) override;
   absl::StatusOr<std::vector<StepRecord>> ListSteps(const StepQuery& query) override;
   absl::StatusOr<SampleRecordPage> ListSamples(const SampleQuery& query) override;
   absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations(
       const EvaluationQuery& query) override;
+  absl::StatusOr<std::vector<EventRecord>> ListEvents(int64_t limit) override;
 
  private:
   SqliteRunStore(std::unique_ptr<SqliteDatabase> db, RunQueries queries, int64_t steps_with_texts)
@@ -49,6 +52,12 @@ class SqliteRunStore final : public RunStore {
   absl::Status DeleteStep(const std::string& table, int64_t step)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
   absl::Status InsertPhases(const StepRecord& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
+  absl::Status InsertGroups(const StepRecord& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
+  absl::Status InsertMetrics(const StepRecord& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
+  // The number of a metric in metric_names, which is made where it is missing.
+  absl::StatusOr<int64_t> MetricId(const std::string& name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
+  absl::Status RecordStepOnce(const StepRecord& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
   absl::Status InsertSample(SqliteStatement& insert, int64_t step, const SampleRecord& sample)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
   // Empties the texts of the oldest steps that are too old once `step` is recorded, at most
@@ -64,6 +73,8 @@ class SqliteRunStore final : public RunStore {
   Mutex db_mutex_;
   std::unique_ptr<SqliteDatabase> db_ ABSL_PT_GUARDED_BY(db_mutex_);
   RunQueries queries_ ABSL_GUARDED_BY(db_mutex_);
+  // Those of metric_names that were needed so far.
+  std::map<std::string, int64_t> metric_ids_ ABSL_GUARDED_BY(db_mutex_);
 };
 
 }  // namespace tandem

@@ -31,6 +31,9 @@ class WatchedStore : public RunStore {
   absl::Status RecordEvaluation(const EvaluationRecord& evaluation) override {
     return store_.RecordEvaluation(evaluation);
   }
+  absl::Status RecordEvents(const std::vector<EventRecord>& events) override {
+    return store_.RecordEvents(events);
+  }
   absl::Status UndoAfter(int64_t step, int64_t generation) override {
     return store_.UndoAfter(step, generation);
   }
@@ -43,6 +46,9 @@ class WatchedStore : public RunStore {
   absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations(
       const EvaluationQuery& query) override {
     return Watch(store_.ListEvaluations(query));
+  }
+  absl::StatusOr<std::vector<EventRecord>> ListEvents(int64_t limit) override {
+    return Watch(store_.ListEvents(limit));
   }
   size_t peak_bytes() const { return peak_; }
 

@@ -93,30 +93,34 @@ struct ApiCommandsFixture {
 TEST_CASE("ApiCommands shows status and the samples of the newest step", "[ctl][api]") {
   ApiCommandsFixture f;
   ApiCommands api = f.Connect();
-  REQUIRE(api.ShowStatus().ok());
+  ReadingCommands reading(api, false, f.out);
+  REQUIRE(reading.ShowStatus().ok());
   REQUIRE(f.Printed("run fake"));
-  REQUIRE(api.Samples({.width = 40}).ok());
+  REQUIRE(reading.Samples({.width = 40}).ok());
   REQUIRE(f.Printed("9 + 4 = 13"));
-  REQUIRE(api.Samples({.step = 8}).code() == absl::StatusCode::kNotFound);
+  REQUIRE(reading.Samples({.step = 8}).code() == absl::StatusCode::kNotFound);
 }
 
 TEST_CASE("ApiCommands shows steps that were undone, and who repeated them", "[ctl][api]") {
   ApiCommandsFixture f;
   ApiCommands api = f.Connect();
-  REQUIRE(api.Steps(1, 0, /*undone=*/true).ok());
+  ReadingCommands reading(api, false, f.out);
+  REQUIRE(reading.Steps({.undone = true}).ok());
   REQUIRE(f.Printed("generation 7"));
-  REQUIRE(api.Steps(1, 1, /*undone=*/true).ok());
+  REQUIRE(reading.Steps({.last_step = 1, .undone = true}).ok());
   REQUIRE(f.Printed("no step was undone"));
-  const absl::Status none = api.Samples({.step = 8, .undone_by = 5});
+  const absl::Status none = reading.Samples({.step = 8, .undone_by = 5});
   REQUIRE(none.code() == absl::StatusCode::kNotFound);
 }
 
 TEST_CASE("ApiCommands shows the newest step's partial rollout beside the status", "[ctl][api]") {
   ApiCommandsFixture f;
-  REQUIRE(f.Connect().ShowStatus().ok());
+  ApiCommands api = f.Connect();
+  ReadingCommands reading(api, false, f.out);
+  REQUIRE(reading.ShowStatus().ok());
   REQUIRE_FALSE(f.Printed("partial rollout"));
   f.service.partial = true;
-  REQUIRE(f.Connect().ShowStatus().ok());
+  REQUIRE(reading.ShowStatus().ok());
   REQUIRE(f.Printed("\npartial rollout in step 3: 2 rounds\n"));
 }
 
@@ -130,7 +134,8 @@ TEST_CASE("ApiCommands follows a run step by step until it is done", "[ctl][api]
 
 TEST_CASE("ApiCommands prints JSON for machines", "[ctl][api]") {
   ApiCommandsFixture f;
-  REQUIRE(f.Connect(true).ShowStatus().ok());
+  ApiCommands api = f.Connect(true);
+  REQUIRE(ReadingCommands(api, true, f.out).ShowStatus().ok());
   REQUIRE(f.out.str().front() == '{');
 }
 
@@ -152,7 +157,7 @@ TEST_CASE("ApiCommands refuses a prompt that is not UTF-8 before it is sent", "[
 TEST_CASE("ApiCommands names a controller that is not there", "[ctl][api]") {
   std::ostringstream out;
   auto api = ApiCommands::Connect("unix:/nonexistent/controller.sock", {}, false, &out).value();
-  const absl::Status status = api.ShowStatus();
+  const absl::Status status = ReadingCommands(api, false, out).ShowStatus();
   REQUIRE(status.code() == absl::StatusCode::kUnavailable);
   REQUIRE(std::string(status.message()).find("/nonexistent/controller.sock") != std::string::npos);
 }

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/net/worker_codec.h"
+#include "controller/cli/reading_commands.h"
+#include "controller/cli/run_dir_view.h"
 #include "controller/plan/memory_plan.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
 #include "tandem/v1/controller.pb.h"
@@ -96,34 +98,42 @@ TEST_CASE("Memory of a directory whose run.db is none is refused with what to do
           "[ctl][memory]") {
   const testing::TempDir dir;
   std::ofstream(dir.path() / "run.db") << std::string(4096, 'x');
-  const absl::Status status = MemoryOfRun(dir.path().string(), 0).status();
+  const absl::Status status = RunDirView::Open(dir.path().string()).status();
   REQUIRE(status.code() == absl::StatusCode::kDataLoss);
   REQUIRE(std::string(status.message()).find("bring back a copy of it") != std::string::npos);
 }
 
 TEST_CASE("Memory of a run that has ended comes from its store", "[ctl][memory]") {
   const testing::TempDir dir;
-  REQUIRE(MemoryOfRun(dir.path().string(), 0).status().code() == absl::StatusCode::kNotFound);
+  REQUIRE(RunDirView::Open(dir.path()).status().code() == absl::StatusCode::kNotFound);
   {
     const auto store = SqliteRunStore::Open((dir.path() / "run.db").string()).value();
     REQUIRE(store->RecordRun({.run_id = "r", .memory_plan = MemoryPlanToJson(CommandPlan())}).ok());
+  }
+  const auto memory = [&](const MemoryOptions& options, bool json, std::string* text) {
+    const auto view = RunDirView::Open(dir.path()).value();
+    std::ostringstream out;
+    const absl::Status status = ReadingCommands(*view, json, out).Memory(options);
+    *text = out.str();
+    return status;
+  };
+  std::string text;
+  REQUIRE(memory({}, false, &text).message() ==
+          "the run in " + dir.path().string() + " has not finished a step");
+  {
+    const auto store = SqliteRunStore::Open((dir.path() / "run.db").string()).value();
     REQUIRE(store->RecordStep({.step = 1, .phases = {Phase()}}).ok());
     REQUIRE(store->RecordStep({.step = 2, .phases = {Phase()}}).ok());
   }
-  REQUIRE(MemoryOfRun(dir.path().string(), 3).status().code() == absl::StatusCode::kNotFound);
-  REQUIRE(MemoryOfRun(dir.path().string(), 1)->step == 1);
-  REQUIRE(MemoryOfRun(dir.path().string(), 1)->note == NoteOnStep(1));
-  REQUIRE(MemoryOfRun(dir.path().string(), 2)->note.empty());
-  const auto newest = MemoryOfRun(dir.path().string(), 0);
-  REQUIRE(newest->step == 2);
-  std::ostringstream out;
-  REQUIRE(PrintMemory(*newest, {.html = (dir.path() / "m.html").string()}, out).ok());
-  RequireShown(out.str());
+  REQUIRE(memory({.step = 3}, false, &text).code() == absl::StatusCode::kNotFound);
+  REQUIRE(memory({.step = 1}, false, &text).ok());
+  REQUIRE(text.find(NoteOnStep(1)) != std::string::npos);
+  REQUIRE(memory({.html = (dir.path() / "m.html").string()}, false, &text).ok());
+  REQUIRE(text.find("r, step 2") != std::string::npos);
+  RequireShown(text);
   REQUIRE(std::filesystem::file_size(dir.path() / "m.html") > 1000);
-
-  std::ostringstream machine;
-  REQUIRE(PrintMemory(*newest, {.json = true}, machine).ok());
-  const nlohmann::json json = nlohmann::json::parse(machine.str());
+  REQUIRE(memory({}, true, &text).ok());
+  const nlohmann::json json = nlohmann::json::parse(text);
   REQUIRE(json.at("step").get<int>() == 2);
   REQUIRE(json.at("phases").at(0).at("planned_bytes").get<int64_t>() == 110 * kMib);
   REQUIRE(json.at("phases").at(0).at("workers").size() == 2);

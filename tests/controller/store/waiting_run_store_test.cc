@@ -26,6 +26,9 @@ class RefusingRunStore final : public RunStore {
   absl::Status RecordEvaluation(const EvaluationRecord& evaluation) override {
     return Write("evaluation " + std::to_string(evaluation.step));
   }
+  absl::Status RecordEvents(const std::vector<EventRecord>& events) override {
+    return Write("events " + std::to_string(events.size()));
+  }
   absl::Status UndoAfter(int64_t step, int64_t generation) override {
     return Write("undo " + std::to_string(step) + " " + std::to_string(generation));
   }
@@ -38,6 +41,9 @@ class RefusingRunStore final : public RunStore {
   absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations(
       const EvaluationQuery& query) override {
     return std::vector<EvaluationRecord>{{.step = query.first_step}};
+  }
+  absl::StatusOr<std::vector<EventRecord>> ListEvents(int64_t limit) override {
+    return std::vector<EventRecord>{{.seq = limit}};
   }
 
   absl::Status refusal = WithDiskRefused(absl::ResourceExhaustedError("run.db: no space"));

@@ -75,6 +75,23 @@ TEST_CASE("A spread that needs a second sample or prompt is left out", "[step_me
   REQUIRE(GroupMetrics({}, {}) == std::map<std::string, double>{{kTrainedSamples, 0}});
 }
 
+TEST_CASE("Groups are recorded in order, with a spread of exactly 0 where all rewards are equal",
+          "[step_metrics]") {
+  Samples samples;
+  for (const double reward : {0.1, 0.1, 0.1}) samples.Add(7, reward);
+  for (const double reward : {1.0, 0.0}) samples.Add(3, reward);
+  const std::vector<GroupRecord> groups = GroupsOf(samples.records);
+  REQUIRE(groups.size() == 2);
+  REQUIRE(groups[0].group == 3);
+  REQUIRE(groups[0].samples == 2);
+  REQUIRE(groups[0].kind == GroupKind::kMixed);
+  REQUIRE(groups[0].reward_mean == 0.5);
+  REQUIRE(groups[0].reward_std == Approx(std::sqrt(0.5)));
+  REQUIRE(groups[1].kind == GroupKind::kAllEqual);
+  REQUIRE(groups[1].reward_std == 0);
+  REQUIRE(GroupsOf({}).empty());
+}
+
 TEST_CASE("The samples that are shown contrast in the group of the widest range",
           "[step_metrics]") {
   Samples samples;

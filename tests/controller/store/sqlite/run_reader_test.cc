@@ -1,5 +1,6 @@
 #include "controller/store/sqlite/run_reader.h"
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -46,6 +47,14 @@ struct ReaderFolder {
   }
   // Makes the file what a build of this schema wrote.
   void MakeOlder(int64_t version) const {
+    for (const char* table : {"metric_values", "metric_names", "events", "groups"}) {
+      Execute(std::string("DROP TABLE ") + table);
+    }
+    for (const char* column : {"ended_at", "outcome", "error", "attempt"}) {
+      Execute(std::string("ALTER TABLE runs DROP COLUMN ") + column);
+    }
+    Execute("ALTER TABLE steps DROP COLUMN finished_at");
+    Execute("ALTER TABLE steps ADD COLUMN finished_at TEXT");
     for (const RecordTable& table : RecordTables()) Execute("DROP TABLE undone_" + table.name);
     Execute("DROP TABLE marks");
     if (version < 4) Execute("ALTER TABLE samples DROP COLUMN segments");
@@ -90,6 +99,93 @@ TEST_CASE("A reader changes nothing in the folder, whatever schema it finds", "[
       REQUIRE(f.Files() == before);
     }
     REQUIRE(f.Files() == before);
+  }
+}
+
+// The run.db that a build of schema version 4 left (make_schema_4.py), as a copy.
+struct Schema4File {
+  Schema4File() { fs::copy_file("tests/controller/store/sqlite/data/schema_4.db", path); }
+
+  testing::TempDir dir;
+  const std::string path = dir.path() / "run.db";
+};
+
+TEST_CASE("A file of schema version 4 is read as it is, with what it lacks left out", "[store]") {
+  const Schema4File f;
+  const std::string before = ReadWholeFile(f.path).value();
+  const auto reader = SqliteRunReader::Open(f.path).value();
+  const RunInfo info = reader->NewestRun().value();
+  REQUIRE(info.run_id == "tandem/old/20260102-110000");
+  REQUIRE(info.first_step == 2);
+  REQUIRE(info.outcome == RunOutcome::kUnknown);
+  REQUIRE(info.ended_at.empty());
+  REQUIRE(info.attempt == 0);
+  const auto steps = reader->ListSteps({}).value();
+  REQUIRE(steps.size() == 3);
+  REQUIRE(steps[2].finished_at == "2026-01-02T10:03:00Z");
+  REQUIRE(steps[2].metrics.at("critic/rewards/mean") == 0.75);
+  const auto named = reader->ListSteps({.metrics = {"actor/entropy", "no/such"}}).value();
+  REQUIRE(named.size() == 3);
+  REQUIRE(named[0].metrics == std::map<std::string, double>{{"actor/entropy", 1.5}});
+  const auto page = reader->ListSamples({.step = 3}).value();
+  REQUIRE(page.samples.size() == 4);
+  REQUIRE(page.groups.empty());
+  REQUIRE(reader->ListEvents(5).value().empty());
+  REQUIRE(ReadWholeFile(f.path).value() == before);
+}
+
+TEST_CASE("A store brings a file of schema version 4 to the newest with all it has", "[store]") {
+  const Schema4File f;
+  {
+    auto store = SqliteRunStore::Open(f.path).value();
+    REQUIRE(store->RecordRun({.run_id = "now"}).ok());
+    REQUIRE(store->RecordStep({.step = 4, .metrics = {{"actor/entropy", 0.5}}}).ok());
+  }
+  REQUIRE(StoreSchemaVersion() == 5);
+  const auto reader = SqliteRunReader::Open(f.path).value();
+  REQUIRE(reader->NewestRun().value().attempt == 3);
+  REQUIRE(reader->NewestRun().value().outcome == RunOutcome::kNone);
+  const auto steps = reader->ListSteps({.metrics = {"actor/entropy", "actor/grad_norm"}}).value();
+  REQUIRE(steps.size() == 4);
+  REQUIRE(steps[0].finished_at == "2026-01-02T10:01:00Z");
+  REQUIRE(steps[0].metrics.at("actor/entropy") == 1.5);
+  REQUIRE(std::isnan(steps[0].metrics.at("actor/grad_norm")));
+  REQUIRE(steps[3].metrics == std::map<std::string, double>{{"actor/entropy", 0.5}});
+  REQUIRE(reader->ListSamples({.step = 3}).value().samples.size() == 4);
+}
+
+TEST_CASE("A file of version 5 without its second half gets it from the store", "[store]") {
+  const Schema4File f;
+  {
+    auto store = SqliteRunStore::Open(f.path).value();
+    REQUIRE(store->RecordEvents({{.text = "gone"}}).ok());
+  }
+  {
+    // As a build between two releases left it.
+    auto db = SqliteDatabase::Open(f.path).value();
+    for (const char* table :
+         {"metric_values", "metric_names", "events", "groups", "undone_groups"}) {
+      REQUIRE(db->Execute(std::string("DROP TABLE ") + table).ok());
+    }
+    for (const char* column : {"ended_at", "outcome", "error", "attempt"}) {
+      REQUIRE(db->Execute(std::string("ALTER TABLE runs DROP COLUMN ") + column).ok());
+    }
+  }
+  REQUIRE(SqliteRunReader::Open(f.path).value()->ListEvents(5).value().empty());
+  auto store = SqliteRunStore::Open(f.path).value();
+  REQUIRE(store->RecordEvents({{.kind = "loss", .text = "trainer 0"}}).ok());
+  REQUIRE(store->ListEvents(5).value().at(0).text == "trainer 0");
+  REQUIRE(store->ListSteps({.metrics = {"actor/entropy"}}).value().size() == 3);
+}
+
+TEST_CASE("A file of schema version 6 is refused by name and left as it is", "[store]") {
+  const ReaderFolder f;
+  f.Execute("PRAGMA user_version = 6");
+  f.Execute("PRAGMA journal_mode=DELETE");
+  for (const absl::Status& status :
+       {SqliteRunReader::Open(f.path).status(), SqliteRunStore::Open(f.path).status()}) {
+    REQUIRE(absl::IsFailedPrecondition(status));
+    REQUIRE(Has(std::string(status.message()), "schema version 6, newer than this build's 5"));
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "controller/store/record_pages.h"
 #include "controller/store/sqlite/database.h"
+#include "controller/store/sqlite/run_reader.h"
 #include "controller/store/sqlite/schema.h"
 #include "tests/support/temp_dir.h"
 
@@ -109,6 +110,81 @@ TEST_CASE("Recording a step again replaces its rows", "[store]") {
   REQUIRE(store->ListSteps({.first_step = 1}).value()[0].metrics.at("reward/mean") == 0.9);
   REQUIRE(store->ListSteps({.first_step = 1}).value()[0].phases.size() == 2);
   REQUIRE(store->ListSamples({.step = 3}).value().total == 1);
+}
+
+TEST_CASE("Named metrics are read alone, as ranges, and those of undone steps as well", "[store]") {
+  const testing::TempDir dir;
+  auto store = SqliteRunStore::Open(PathIn(dir)).value();
+  for (int64_t step = 1; step <= 4; ++step) {
+    StepRecord record = MakeStepRecord(step, 0.25 * static_cast<double>(step));
+    if (step == 3) record.metrics["rare"] = 7;
+    REQUIRE(store->RecordStep(record).ok());
+  }
+  const auto named =
+      store->ListSteps({.first_step = 2, .phases = false, .metrics = {"rare", "broken", "none"}})
+          .value();
+  REQUIRE(named.size() == 3);
+  REQUIRE(named[0].step == 2);
+  REQUIRE(named[0].phases.empty());
+  REQUIRE(named[0].metrics.size() == 1);
+  REQUIRE(std::isnan(named[0].metrics.at("broken")));
+  REQUIRE(named[1].metrics.at("rare") == 7);
+  REQUIRE(store->UndoAfter(2, 5).ok());
+  REQUIRE(store->ListSteps({.metrics = {"rare"}}).value().back().metrics.empty());
+  const auto undone = store->ListSteps({.undone = true, .metrics = {"rare"}}).value();
+  REQUIRE(undone.at(0).metrics == std::map<std::string, double>{{"rare", 7}});
+  // A step that is made again has its own numbers.
+  REQUIRE(store->RecordStep({.step = 3, .metrics = {{"rare", 8}}}).ok());
+  REQUIRE(store->ListSteps({.metrics = {"rare"}}).value().back().metrics.at("rare") == 8);
+}
+
+TEST_CASE("A run's row keeps its number and gets its end; a next start has the next number",
+          "[store]") {
+  const testing::TempDir dir;
+  auto store = SqliteRunStore::Open(PathIn(dir)).value();
+  const auto newest = [&] {
+    return SqliteRunReader::Open(PathIn(dir)).value()->NewestRun().value();
+  };
+  REQUIRE(store->RecordRun({.run_id = "a"}).ok());
+  REQUIRE(newest().outcome == RunOutcome::kNone);
+  REQUIRE(store
+              ->RecordRun({.run_id = "a",
+                           .ended_at = "2026-01-02T03:04:05Z",
+                           .outcome = RunOutcome::kFailed,
+                           .error = "no space"})
+              .ok());
+  REQUIRE(newest().attempt == 1);
+  REQUIRE(newest().outcome == RunOutcome::kFailed);
+  REQUIRE(newest().ended_at == "2026-01-02T03:04:05Z");
+  REQUIRE(newest().error == "no space");
+  REQUIRE(store->RecordRun({.run_id = "b"}).ok());
+  REQUIRE(newest().attempt == 2);
+  REQUIRE(newest().outcome == RunOutcome::kNone);
+}
+
+TEST_CASE("Groups belong to their step and are undone with it; events stay", "[store]") {
+  const testing::TempDir dir;
+  auto store = SqliteRunStore::Open(PathIn(dir)).value();
+  StepRecord record = MakeStepRecord(1, 0.5);
+  record.groups = {{.group = 0, .samples = 2, .reward_mean = 0.5, .reward_std = 0.7},
+                   {.group = 1, .samples = 2, .reward_mean = 1, .kind = GroupKind::kAllRight}};
+  REQUIRE(store->RecordStep(record).ok());
+  REQUIRE(store->RecordStep(record).ok());
+  REQUIRE(store->RecordEvents({{.time_us = 5, .step = 1, .kind = "loss", .text = "x"}}).ok());
+  const auto groups = store->ListSamples({.step = 1}).value().groups;
+  REQUIRE(groups.size() == 2);
+  REQUIRE(groups[0].reward_std == 0.7);
+  REQUIRE(groups[0].kind == GroupKind::kMixed);
+  REQUIRE(groups[1].kind == GroupKind::kAllRight);
+  REQUIRE(store->UndoAfter(0, 3).ok());
+  REQUIRE(store->ListSamples({.step = 1}).value().groups.empty());
+  REQUIRE(store->ListSamples({.step = 1, .undone_by = 3}).value().groups.size() == 2);
+  REQUIRE(store->RecordEvents({{.kind = "recovery"}, {.kind = "end"}}).ok());
+  const auto events = store->ListEvents(2).value();
+  REQUIRE(events.size() == 2);
+  REQUIRE(events[0].kind == "recovery");
+  REQUIRE(events[1].kind == "end");
+  REQUIRE(store->ListEvents(9).value().at(0).time_us == 5);
 }
 
 TEST_CASE("ListSteps and ListSamples page", "[store]") {
@@ -289,6 +365,12 @@ TEST_CASE("A database of a build without segments is brought forward, its sample
     auto db = SqliteDatabase::Open(PathIn(dir)).value();
     for (const RecordTable& table : RecordTables()) {
       REQUIRE(db->Execute("DROP TABLE undone_" + table.name).ok());
+    }
+    for (const char* table : {"metric_values", "metric_names", "events", "groups"}) {
+      REQUIRE(db->Execute(std::string("DROP TABLE ") + table).ok());
+    }
+    for (const char* column : {"ended_at", "outcome", "error", "attempt"}) {
+      REQUIRE(db->Execute(std::string("ALTER TABLE runs DROP COLUMN ") + column).ok());
     }
     REQUIRE(db->Execute("DROP TABLE marks").ok());
     REQUIRE(db->Execute("ALTER TABLE samples DROP COLUMN segments").ok());

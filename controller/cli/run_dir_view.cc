@@ -1,0 +1,132 @@
+#include "controller/cli/run_dir_view.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include <absl/time/time.h>
+
+#include "common/base/status.h"
+#include "controller/cli/unsaved_steps.h"
+#include "controller/store/post_mortem/run_state.h"
+#include "controller/wire/run_answers.h"
+#include "tandem/v1/controller.pb.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kLogLines = 3;
+
+int64_t MicrosOfStamp(const std::string& stamp) {
+  absl::Time time;
+  return absl::ParseTime(absl::RFC3339_full, stamp, &time, nullptr) ? absl::ToUnixMicros(time) : 0;
+}
+
+double SecondsBetween(int64_t from_us, int64_t to_us) {
+  return from_us == 0 || to_us < from_us ? 0 : static_cast<double>(to_us - from_us) / 1e6;
+}
+
+void AddCalls(const RunDirState& state, v1::GetStatusResponse& status) {
+  for (const LastCall& call : state.calls) {
+    v1::LastCall* const proto = status.add_calls();
+    proto->set_worker(call.worker);
+    proto->set_method(call.method);
+    proto->set_step(call.step);
+    proto->set_began_at(StampText(call.began_us));
+    proto->set_answered_at(StampText(call.answered_us));
+    if (call.answered_us != 0) {
+      proto->set_code(absl::StatusCodeToString(static_cast<absl::StatusCode>(call.code)));
+    }
+  }
+}
+
+void AddLogs(const std::string& run_dir, v1::GetStatusResponse& status) {
+  for (const LogTail& tail : ReadLogTails(run_dir, kLogLines)) {
+    v1::LogTail* const proto = status.add_logs();
+    proto->set_file(tail.file);
+    proto->mutable_lines()->Assign(tail.lines.begin(), tail.lines.end());
+  }
+}
+
+// Also where the moment is known from a step alone, as of runs without a blackbox.
+absl::Status AddNewestStep(SqliteRunReader& records,
+                           RunDirState& state,
+                           v1::GetStatusResponse& status) {
+  TANDEM_ASSIGN_OR_RETURN(const auto steps,
+                          records.ListSteps({.limit = 1, .workers = false, .phases = false}));
+  if (steps.empty()) {
+    status.set_step(state.info ? state.info->first_step : 0);
+    return absl::OkStatus();
+  }
+  status.set_step(steps.back().step);
+  status.set_version(steps.back().version);
+  state.newest_us = std::max(state.newest_us, MicrosOfStamp(steps.back().finished_at));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RunDirView>> RunDirView::Open(const std::string& run_dir) {
+  std::error_code error;
+  const std::string path = run_dir + "/run.db";
+  if (std::filesystem::exists(path, error) || error) {
+    TANDEM_ASSIGN_OR_RETURN(auto records, SqliteRunReader::Open(path));
+    return std::unique_ptr<RunDirView>(new RunDirView(run_dir, std::move(records)));
+  }
+  if (std::filesystem::exists(run_dir + "/blackbox", error)) {
+    return std::unique_ptr<RunDirView>(new RunDirView(run_dir, nullptr));
+  }
+  return MakeStatus(absl::StatusCode::kNotFound, "there is no run in {}: {} does not exist",
+                    run_dir, path);
+}
+
+absl::StatusOr<v1::GetStatusResponse> RunDirView::GetStatus() {
+  TANDEM_ASSIGN_OR_RETURN(RunDirState state, ReadRunDirState(run_dir_, records_.get()));
+  v1::GetStatusResponse status;
+  if (records_ != nullptr) {
+    TANDEM_RETURN_IF_ERROR(AddNewestStep(*records_, state, status));
+    AddRecordsToStatus(*records_, status.step(), status);
+  }
+  status.set_from_files(true);
+  status.set_run_id(state.run_id);
+  status.set_run_dir(run_dir_);
+  status.set_state(state.state);
+  status.set_note(state.note);
+  status.set_error(state.error);
+  status.set_phase(state.phase);
+  status.set_made_step(status.step());
+  status.set_as_of(StampText(state.newest_us));
+  if (!state.phase.empty()) {
+    status.set_phase_seconds(SecondsBetween(state.phase_since_us, state.newest_us));
+  }
+  if (state.info) {
+    const int64_t ended_us = MicrosOfStamp(state.info->ended_at);
+    status.set_total_steps(state.info->total_steps);
+    status.set_memory_plan(state.info->memory_plan);
+    status.set_ended_at(state.info->ended_at);
+    status.set_attempt(state.info->attempt);
+    status.set_uptime_seconds(SecondsBetween(MicrosOfStamp(state.info->started_at),
+                                             ended_us == 0 ? state.newest_us : ended_us));
+  }
+  AddCalls(state, status);
+  AddLogs(run_dir_, status);
+  return status;
+}
+
+absl::StatusOr<v1::ListStepsResponse> RunDirView::ListSteps(const v1::ListStepsRequest& request) {
+  if (records_ == nullptr) return v1::ListStepsResponse();
+  return AnswerSteps(*records_, request);
+}
+
+absl::StatusOr<v1::ListSamplesResponse> RunDirView::ListSamples(
+    const v1::ListSamplesRequest& request) {
+  if (records_ == nullptr) return v1::ListSamplesResponse();
+  return AnswerSamples(*records_, request);
+}
+
+std::string RunDirView::NoteOnSteps(int64_t first, int64_t last) {
+  return records_ == nullptr ? "" : UnsavedStepsText(run_dir_, *records_, first, last);
+}
+
+}  // namespace tandem

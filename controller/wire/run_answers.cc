@@ -1,0 +1,144 @@
+#include "controller/wire/run_answers.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/time/time.h>
+
+#include "common/base/status.h"
+#include "controller/wire/record_codec.h"
+#include "tandem/v1/controller.pb.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kMaxSteps = 1000;
+constexpr int64_t kMaxSamples = 200;
+constexpr size_t kPageBytes = 3 << 20;
+constexpr int64_t kStatusEvents = 5;
+
+// The first `bytes` of a text, less what would split a character of UTF-8.
+std::string FirstBytes(const std::string& text, size_t bytes) {
+  if (text.size() <= bytes) return text;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0u) == 0x80u) --bytes;
+  return text.substr(0, bytes);
+}
+
+// Shortens the texts of a sample that alone would exceed a page.
+void CutTexts(v1::SampleRecord& sample) {
+  if (sample.ByteSizeLong() <= kPageBytes) return;
+  constexpr size_t kTextBytes = kPageBytes / 4;
+  sample.set_prompt(FirstBytes(sample.prompt(), kTextBytes));
+  sample.set_response(FirstBytes(sample.response(), kTextBytes));
+  sample.set_ground_truth(FirstBytes(sample.ground_truth(), kTextBytes));
+  sample.set_texts_cut(true);
+}
+
+// `step`, or the newest that is finished for 0; 0: none is.
+absl::StatusOr<int64_t> StepOrNewest(RunRecords& records, int64_t step) {
+  if (step != 0) return step;
+  TANDEM_ASSIGN_OR_RETURN(const auto newest,
+                          records.ListSteps({.limit = 1, .workers = false, .phases = false}));
+  return newest.empty() ? 0 : newest.back().step;
+}
+
+v1::GroupRecord ToProto(const GroupRecord& group) {
+  v1::GroupRecord proto;
+  proto.set_group(group.group);
+  proto.set_samples(group.samples);
+  proto.set_reward_mean(group.reward_mean);
+  proto.set_reward_std(group.reward_std);
+  proto.set_kind(GroupKindName(group.kind));
+  return proto;
+}
+
+}  // namespace
+
+std::string StampText(int64_t micros) {
+  if (micros == 0) return "";
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromUnixMicros(micros),
+                          absl::UTCTimeZone());
+}
+
+absl::StatusOr<v1::ListStepsResponse> AnswerSteps(RunRecords& records,
+                                                  const v1::ListStepsRequest& request) {
+  const int64_t limit =
+      request.limit() <= 0 ? kMaxSteps : std::min<int64_t>(request.limit(), kMaxSteps);
+  const bool all_metrics = request.metrics().empty();
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<StepRecord> steps,
+      records.ListSteps({.first_step = request.first_step(),
+                         .last_step = request.last_step(),
+                         .limit = limit,
+                         .max_bytes = kPageBytes,
+                         .undone = request.undone(),
+                         .workers = !request.no_ledgers(),
+                         .phases = all_metrics,
+                         .metrics = {request.metrics().begin(), request.metrics().end()}}));
+  std::vector<v1::StepRecord> page;  // from the newest on
+  size_t bytes = 0;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    v1::StepRecord proto = tandem::ToProto(*step);
+    bytes += proto.ByteSizeLong();
+    // A page ends between two steps: a step may have been undone several times.
+    if (!page.empty() && bytes > kPageBytes && page.back().step() != step->step) break;
+    page.push_back(std::move(proto));
+  }
+  v1::ListStepsResponse response;
+  for (auto proto = page.rbegin(); proto != page.rend(); ++proto) {
+    *response.add_steps() = std::move(*proto);
+  }
+  return response;
+}
+
+absl::StatusOr<v1::ListSamplesResponse> AnswerSamples(RunRecords& records,
+                                                      const v1::ListSamplesRequest& request) {
+  const int64_t limit =
+      request.limit() <= 0 ? kMaxSamples : std::min<int64_t>(request.limit(), kMaxSamples);
+  TANDEM_ASSIGN_OR_RETURN(const int64_t step, StepOrNewest(records, request.step()));
+  TANDEM_ASSIGN_OR_RETURN(const SampleRecordPage page,
+                          records.ListSamples({.step = step,
+                                               .limit = limit,
+                                               .offset = std::max<int64_t>(0, request.offset()),
+                                               .max_bytes = kPageBytes,
+                                               .undone_by = request.undone_by()}));
+  v1::ListSamplesResponse response;
+  for (const GroupRecord& group : page.groups) *response.add_groups() = ToProto(group);
+  size_t bytes = response.ByteSizeLong();
+  for (const SampleRecord& sample : page.samples) {
+    v1::SampleRecord proto = tandem::ToProto(sample);
+    CutTexts(proto);
+    bytes += proto.ByteSizeLong();
+    if (response.samples_size() > 0 && bytes > kPageBytes) break;
+    *response.add_samples() = std::move(proto);
+  }
+  response.set_total(page.total);
+  return response;
+}
+
+void AddEventsToStatus(const std::vector<EventRecord>& events, v1::GetStatusResponse& status) {
+  for (const EventRecord& event : events) {
+    v1::RunEvent* const proto = status.add_events();
+    proto->set_time(StampText(event.time_us));
+    proto->set_step(event.step);
+    proto->set_severity(event.severity);
+    proto->set_kind(event.kind);
+    proto->set_worker(event.worker);
+    proto->set_text(event.text);
+  }
+}
+
+void AddRecordsToStatus(RunRecords& records, int64_t made_steps, v1::GetStatusResponse& status) {
+  const auto undone = records.ListSteps({.first_step = made_steps + 1,
+                                         .limit = 1,
+                                         .undone = true,
+                                         .workers = false,
+                                         .phases = false});
+  if (undone.ok() && !undone->empty()) status.set_last_lost_step(undone->back().step);
+  const auto events = records.ListEvents(kStatusEvents);
+  if (events.ok()) AddEventsToStatus(*events, status);
+}
+
+}  // namespace tandem

@@ -1,0 +1,196 @@
+#include "controller/cli/reading_commands.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <catch2/catch.hpp>
+
+#include "common/base/status.h"
+#include "common/formats/files.h"
+#include "controller/cli/report_command.h"
+#include "controller/cli/run_dir_view.h"
+#include "controller/cli/runs_command.h"
+#include "controller/store/checkpoint_index.h"
+#include "controller/store/sqlite/sqlite_run_store.h"
+#include "tandem/v1/controller.pb.h"
+#include "tests/support/large_store.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
+
+namespace tandem {
+
+using testing::Has;
+
+namespace {
+
+std::string ListedSteps(const std::string& run_dir, const StepsOptions& options, bool json) {
+  const auto view = RunDirView::Open(run_dir).value();
+  std::ostringstream out;
+  REQUIRE(ReadingCommands(*view, json, out).Steps(options).ok());
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("The steps of a run are listed from its records, which stay as they are", "[ctl]") {
+  const testing::TempDir dir;
+  const std::string database = dir.path() / "run.db";
+  {
+    const auto store = SqliteRunStore::Open(database).value();
+    for (int64_t step = 1; step <= 3; ++step) {
+      REQUIRE(store
+                  ->RecordStep({.step = step,
+                                .version = step,
+                                .metrics = {{kRewardMean, 0.125 * static_cast<double>(step)}},
+                                .phases = {{.phase = "train", .seconds = 2.5}}})
+                  .ok());
+    }
+    REQUIRE(store->UndoAfter(2, 4).ok());
+  }
+  const std::string before = ReadWholeFile(database).value();
+  const auto listed = [&](const StepsOptions& options, bool json = false) {
+    return ListedSteps(dir.path(), options, json);
+  };
+  const std::string all = listed({});
+  REQUIRE(Has(all, "0.125"));
+  REQUIRE(Has(all, "0.25"));
+  REQUIRE_FALSE(Has(all, "0.375"));
+  REQUIRE_FALSE(Has(listed({.first_step = 2}), "0.125"));
+  REQUIRE(Has(listed({.undone = true}), "generation 4"));
+  REQUIRE(listed({.last_step = 2, .undone = true}) == "no step was undone\n");
+  const std::string json = listed({}, true);
+  REQUIRE(Has(json, "\"step\":\"2\""));
+  REQUIRE(Has(json, "\"seconds\":2.5"));
+  REQUIRE(ReadWholeFile(database).value() == before);
+}
+
+TEST_CASE("Steps that no checkpoint has are named below the steps, also of a run that has moved",
+          "[ctl]") {
+  const testing::TempDir dir;
+  const std::string run_dir = dir.path() / "moved", elsewhere = dir.path() / "elsewhere";
+  REQUIRE(MakeFolder(run_dir).ok());
+  const auto store = SqliteRunStore::Open(run_dir + "/run.db").value();
+  const auto started_with = [&](const std::string& checkpoints) {
+    REQUIRE(store
+                ->RecordRun({.run_id = "r" + checkpoints,
+                             .run_dir = "/before",
+                             .started_at = checkpoints,
+                             .config_yaml = "trainer:\n  default_local_dir: " + checkpoints})
+                .ok());
+  };
+  for (const int64_t step : {1, 2, 3}) REQUIRE(store->RecordStep({.step = step}).ok());
+  const auto listed = [&](const StepsOptions& options, bool json = false) {
+    return ListedSteps(run_dir, options, json);
+  };
+  REQUIRE(Has(listed({}), "\nsteps 1 to 3 are in no checkpoint (none is complete in " + run_dir +
+                              "/checkpoints): a start that continues the run makes them again\n"));
+  const auto save = [](const std::string& folder, int64_t step) {
+    auto checkpoints = CheckpointIndex::Open(folder, 0).value();
+    REQUIRE(checkpoints.Begin(step).ok());
+    REQUIRE(checkpoints.Commit(step, {.step = step}).ok());
+  };
+  save(run_dir + "/saved", 2);
+  started_with("/before/saved");
+  REQUIRE(Has(listed({}), "\nstep 3 is in no checkpoint (the newest in " + run_dir +
+                              "/saved is of step 2): a start that continues the run makes it"));
+  REQUIRE_FALSE(Has(listed({.last_step = 2}), "in no checkpoint"));
+  REQUIRE_FALSE(Has(listed({}, true), "in no checkpoint"));
+  std::ostringstream out;
+  REQUIRE(ReportCommand({.run_dir = run_dir}, out).ok());
+  REQUIRE(Has(out.str(), "step 3 is in no checkpoint"));
+  REQUIRE(Has(ReadWholeFile(run_dir + "/report.html").value(), "step 3 is in no checkpoint"));
+  save(elsewhere, 3);
+  started_with(elsewhere);
+  REQUIRE_FALSE(Has(listed({}), "in no checkpoint"));
+}
+
+TEST_CASE("The steps of a directory without a run are refused", "[ctl]") {
+  const testing::TempDir dir;
+  REQUIRE(absl::IsNotFound(RunDirView::Open(dir.path()).status()));
+}
+
+TEST_CASE("The newest steps are listed, with the metrics that are asked for, page by page",
+          "[ctl]") {
+  const testing::TempDir dir;
+  const std::string database = dir.path() / "run.db";
+  REQUIRE(SqliteRunStore::Open(database).ok());
+  REQUIRE(testing::FillStore(database, {.steps = 2500, .samples = 2, .all_sampled = false}).ok());
+  const std::string before = ReadWholeFile(database).value();
+  const std::string newest = ListedSteps(dir.path(), {.newest = 20}, false);
+  REQUIRE(Has(newest, "\n2481 "));
+  REQUIRE(Has(newest, "\n2500 "));
+  REQUIRE_FALSE(Has(newest, "\n2480 "));
+  REQUIRE(Has(newest, "earlier steps: tandemctl steps --to 2480\n"));
+  const std::string named =
+      ListedSteps(dir.path(), {.newest = 2, .metrics = {"critic/rewards/mean"}}, false);
+  REQUIRE(Has(named, "critic/rewards/mean"));
+  REQUIRE(Has(named, "\n2500 "));
+  REQUIRE(Has(named, " 0.5\n"));
+  // All of them are more than an answer holds.
+  const std::string all = ListedSteps(dir.path(), {}, true);
+  REQUIRE(Has(all, "\"step\":\"1\""));
+  REQUIRE(Has(all, "\"step\":\"2500\""));
+  const auto view = RunDirView::Open(dir.path()).value();
+  std::ostringstream out;
+  const absl::Status unknown =
+      ReadingCommands(*view, false, out).Steps({.newest = 2, .metrics = {"no/such"}});
+  REQUIRE(absl::IsNotFound(unknown));
+  REQUIRE(Has(std::string(unknown.message()), "critic/rewards/mean"));
+  v1::ListStepsRequest request;
+  REQUIRE(view->ListSteps(request).value().ByteSizeLong() < 4 << 20);
+  REQUIRE(ReadWholeFile(database).value() == before);
+}
+
+TEST_CASE("A run of schema version 4 opens in every command, and stays as it is", "[ctl]") {
+  const testing::TempDir dir;
+  const std::string database = dir.path() / "run.db";
+  std::filesystem::copy_file("tests/controller/store/sqlite/data/schema_4.db", database);
+  const std::string before = ReadWholeFile(database).value();
+  const auto view = RunDirView::Open(dir.path()).value();
+  std::ostringstream out;
+  ReadingCommands commands(*view, false, out);
+  REQUIRE(commands.ShowStatus().ok());
+  REQUIRE(Has(out.str(), "run tandem/old/20260102-110000  unknown  phase -  step 3/4"));
+  REQUIRE(Has(out.str(), "start -"));
+  REQUIRE(Has(out.str(), "recorded no ends of runs"));
+  REQUIRE(commands.Steps({.metrics = {"actor/entropy"}}).ok());
+  REQUIRE(commands.Samples({}).ok());
+  REQUIRE(Has(out.str(), "4 of 4 samples"));
+  REQUIRE_FALSE(Has(out.str(), "groups:"));
+  REQUIRE(commands.Memory({}).ok());
+  REQUIRE(ReportCommand({.run_dir = dir.path()}, out).ok());
+  REQUIRE(RunsCommand(dir.path(), false, out).ok());
+  REQUIRE(Has(out.str(), "3/4"));
+  REQUIRE(ReadWholeFile(database).value() == before);
+}
+
+TEST_CASE("The list of runs has a row for each, and says which cannot be read", "[ctl]") {
+  const testing::TempDir dir;
+  std::ostringstream out;
+  REQUIRE(absl::IsNotFound(RunsCommand(dir.path(), false, out)));
+  REQUIRE(MakeFolder(dir.path() / "project/good").ok());
+  REQUIRE(MakeFolder(dir.path() / "bad").ok());
+  {
+    const auto store = SqliteRunStore::Open(dir.path() / "project/good/run.db").value();
+    REQUIRE(store
+                ->RecordRun({.run_id = "p/good/1",
+                             .total_steps = 2,
+                             .ended_at = "2026-01-02T03:04:05Z",
+                             .outcome = RunOutcome::kFinished})
+                .ok());
+    REQUIRE(store->RecordStep({.step = 2, .metrics = {{kRewardMean, 0.75}}}).ok());
+  }
+  std::ofstream(dir.path() / "bad/run.db") << std::string(4096, 'x');
+  REQUIRE(RunsCommand(dir.path(), false, out).ok());
+  REQUIRE(Has(out.str(), "p/good/1"));
+  REQUIRE(Has(out.str(), "finished"));
+  REQUIRE(Has(out.str(), "2/2"));
+  REQUIRE(Has(out.str(), "0.75"));
+  REQUIRE(Has(out.str(), "bad: "));
+  std::ostringstream json;
+  REQUIRE(RunsCommand(dir.path(), true, json).ok());
+  REQUIRE(Has(json.str(), "\"state\":\"finished\""));
+}
+
+}  // namespace tandem

@@ -1,0 +1,102 @@
+// Everything of a run is killed in the middle of a step: its files tell what happened, to readers
+// that change none of them, and the next start goes on.
+#include <csignal>
+#include <filesystem>
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/recovery.h"
+#include "tests/support/file_mode.h"
+#include "tests/support/text.h"
+
+namespace tandem::testing {
+namespace {
+
+std::string Shown(ClusterRig& rig, const std::vector<std::string>& arguments) {
+  const ClusterRig::CtlResult result = rig.Ctl(arguments);
+  INFO(result.output);
+  REQUIRE(result.code == 0);
+  return result.output;
+}
+
+// That all commands show a run that no controller serves, and leave its files as they are.
+void RequireReadable(ClusterRig& rig, const std::string& state) {
+  const std::string database = rig.RunFile("run.db");
+  const std::string log = rig.RunFile("run.db-wal");
+  const std::string blackbox = rig.RunFile("blackbox");
+  const std::string dir = rig.run_dir();
+  REQUIRE(Has(Shown(rig, {"runs", dir}), state));
+  REQUIRE(Has(Shown(rig, {"runs", rig.dir(), "--json"}), "\"state\":\"" + state + "\""));
+  REQUIRE(Has(Shown(rig, {"status", dir}), "  " + state + "  "));
+  REQUIRE(Has(Shown(rig, {"steps", dir, "--last", "5"}), "reward"));
+  REQUIRE(Has(
+      Shown(rig, {"steps", dir, "--metrics", "critic/rewards/std,critic/groups/zero_std_ratio"}),
+      "critic/groups/zero_std_ratio"));
+  const std::string samples = Shown(rig, {"samples", dir});
+  REQUIRE(Has(samples, "What is"));
+  REQUIRE(Has(samples, "4 groups: "));
+  REQUIRE(Has(Shown(rig, {"memory", dir}), "train"));
+  REQUIRE(Has(Shown(rig, {"report", dir, "--html", rig.dir() / "page.html"}), "page.html"));
+  REQUIRE(rig.RunFile("run.db") == database);
+  REQUIRE(rig.RunFile("run.db-wal") == log);
+  REQUIRE(rig.RunFile("blackbox") == blackbox);
+}
+
+TEST_CASE("a run that is killed in train is read from its files, and then resumes") {
+  ClusterRig rig;
+  rig.SetPairs(2);
+  rig.Set("trainer.save_freq", "1");
+  // In the second step.
+  rig.SetFault("trainer", 1, "train", 2, "stop");
+  TestProcess& launcher = rig.Launch();
+  WaitUntil("the trainer to stop", [&] { return rig.FaultFired(); });
+  const auto running = nlohmann::json::parse(Shown(rig, {"status", "--json"}));
+  REQUIRE(running.at("state") == "running");
+  REQUIRE(running.at("from_files") == false);
+  launcher.Signal(SIGKILL);
+  launcher.Wait();
+  REQUIRE(rig.LeftBehind() == "");
+  REQUIRE(ModeOf(rig.run_dir() + "/blackbox") == 0600);
+
+  const auto status = nlohmann::json::parse(Shown(rig, {"status", rig.run_dir(), "--json"}));
+  REQUIRE(status.at("from_files") == true);
+  REQUIRE(status.at("state") == "killed");
+  REQUIRE(status.at("phase") == "train");
+  REQUIRE(status.at("run_id") == running.at("run_id"));
+  REQUIRE(status.at("step") == running.at("step"));
+  REQUIRE(status.at("attempt") == "1");
+  bool asked = false;
+  for (const auto& call : status.at("calls")) {
+    if (call.at("worker") != "trainer 1") continue;
+    asked = true;
+    REQUIRE(call.at("method") == "ForwardBackward");
+    REQUIRE(call.at("answered_at") == "");
+  }
+  REQUIRE(asked);
+  const std::string text = Shown(rig, {"status", rig.run_dir()});
+  INFO(text);
+  REQUIRE(Has(text, "phase train for "));
+  REQUIRE(Has(text, "last lines of logs/trainer-1.log"));
+  REQUIRE(Has(text, "  checkpoint  "));
+  RequireReadable(rig, "killed");
+  REQUIRE(Has(FileText(rig.dir() / "page.html"), "The run is killed in phase train of step 2"));
+
+  const int code = rig.Launch().Wait();
+  INFO(rig.Log("launcher"));
+  REQUIRE(code == 0);
+  REQUIRE(OutcomeOf(rig, 3).weights == Undisturbed().weights);
+  RequireReadable(rig, "finished");
+  const auto over = nlohmann::json::parse(Shown(rig, {"status", rig.run_dir(), "--json"}));
+  REQUIRE(over.at("attempt") == "2");
+  REQUIRE(over.at("ended_at") != "");
+  REQUIRE(Has(FileText(rig.dir() / "page.html"), "3 of 3 steps are recorded; the run finished at"));
+  // A medium that cannot be written is no hindrance.
+  std::filesystem::permissions(
+      rig.run_dir(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  REQUIRE(Has(Shown(rig, {"status", rig.run_dir()}), "finished"));
+  std::filesystem::permissions(rig.run_dir(), std::filesystem::perms::owner_all);
+}
+
+}  // namespace
+}  // namespace tandem::testing
