@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -379,13 +380,32 @@ std::string ApplySetting(const Setting& setting, FirstPlaces& first_places, Load
   return "";
 }
 
+// Of several overrides that spell a key the same, the last one counts, as with Hydra: only the
+// others are here.
+std::set<const Setting*> Superseded(const std::vector<Setting>& settings) {
+  std::map<std::string, const Setting*> last;
+  std::set<const Setting*> superseded;
+  for (const Setting& setting : settings) {
+    if (setting.source->is_file || setting.resets_section) continue;
+    // A key that devices share is several settings, and each has its last one.
+    const std::string key = setting.rule != nullptr   ? CanonicalKey(setting.spelled)
+                            : setting.spec == nullptr ? setting.spelled
+                                                      : setting.spelled + " " + setting.spec->key;
+    const auto [known, is_new] = last.try_emplace(key, &setting);
+    if (!is_new) superseded.insert(std::exchange(known->second, &setting));
+  }
+  return superseded;
+}
+
 // Stage 3: every value into its field. InvalidArgument lists every problem of stages 2 and 3, and
 // all keys that one rule refuses, such as Megatron's, as one.
 absl::Status SetValues(const std::vector<Setting>& settings, LoadedConfig& loaded) {
   FirstPlaces first_places;
   std::vector<std::string> problems;
   std::map<const VerlRule*, std::pair<size_t, int>> refused;  // its problem, and how many more
+  const std::set<const Setting*> superseded = Superseded(settings);
   for (const Setting& setting : settings) {
+    if (superseded.contains(&setting)) continue;
     const std::string problem = ApplySetting(setting, first_places, loaded);
     if (problem.empty()) continue;
     if (setting.rule != nullptr) {
@@ -434,6 +454,8 @@ void DeriveValues(LoadedConfig& loaded) {
   ResolveConfig(&loaded.config, loaded.origins);
   const std::vector<std::string> unused = UnusedKeyNotices(loaded.config, loaded.origins);
   loaded.notices.insert(loaded.notices.end(), unused.begin(), unused.end());
+  // With adapters the reference policy is the base that is trained on, which stays where it is.
+  if (loaded.config.model().lora().rank() > 0) loaded.config.mutable_ref()->set_offload(false);
 }
 
 absl::StatusOr<LoadedConfig> Load(const std::string& yaml_path,

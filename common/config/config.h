@@ -49,6 +49,9 @@ std::string VerlMarkdown();
 // The whole configuration as YAML that LoadConfig reads back to an equal message.
 std::string ConfigToYaml(const v1::Config& config);
 
+// The value of the key `key`, which the schema must have, as YAML in one line.
+std::string KeyToYaml(const v1::Config& config, const std::string& key);
+
 // A key that has another value than in an earlier run; values as JSON.
 struct ConfigChange {
   std::string key;

@@ -121,10 +121,6 @@ void CheckLora(const v1::Config& config, ConfigProblems& problems) {
           {"actor.fsdp_config.param_offload", "model.lora.rank"},
           "actor.fsdp_config.param_offload=true moves the masters away, and with model.lora only "
           "the adapters have some: set it to false");
-  require(
-      !config.ref().offload(), {"ref.offload", "model.lora.rank"},
-      "ref.offload=true moves the reference policy away, which with model.lora is the base that "
-      "is trained on, without a copy: set it to false");
 }
 
 }  // namespace tandem

@@ -108,6 +108,12 @@ const std::vector<ComputedCondition>& ComputedConditions() {
        "actor.use_kl_loss",
        NeedsReference,
        "a KL term: actor.use_kl_loss=true or algorithm.use_kl_in_reward=true"},
+      {{"ref.offload"},
+       "model.lora.rank",
+       [](const v1::Config& c) { return c.model().lora().rank() == 0; },
+       "model.lora.rank=0: with adapters the reference policy is the base that is trained on, "
+       "without "
+       "a copy that could be moved"},
       {{"algorithm.kl_ctrl.type", "algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.target_kl"},
        "algorithm.kl_ctrl.kl_coef",
        [](const v1::Config& c) {

@@ -142,6 +142,14 @@ void EmitValue(const Message& m, const FieldDescriptor* f, int index, YAML::Emit
   }
 }
 
+// A list as [a, b].
+void EmitList(const Message& message, const FieldDescriptor* field, YAML::Emitter* out) {
+  *out << YAML::Flow << YAML::BeginSeq;
+  const int size = message.GetReflection()->FieldSize(message, field);
+  for (int k = 0; k < size; ++k) EmitValue(message, field, k, out);
+  *out << YAML::EndSeq;
+}
+
 void EmitMessage(const Message& message, YAML::Emitter* out) {
   *out << YAML::BeginMap;
   const google::protobuf::Descriptor& type = *message.GetDescriptor();
@@ -152,10 +160,7 @@ void EmitMessage(const Message& message, YAML::Emitter* out) {
       EmitValue(message, field, -1, out);
       continue;
     }
-    *out << YAML::Flow << YAML::BeginSeq;
-    const int size = message.GetReflection()->FieldSize(message, field);
-    for (int k = 0; k < size; ++k) EmitValue(message, field, k, out);
-    *out << YAML::EndSeq;
+    EmitList(message, field, out);
   }
   *out << YAML::EndMap;
 }
@@ -166,6 +171,26 @@ std::string ConfigToYaml(const v1::Config& config) {
   YAML::Emitter out;
   EmitMessage(config, &out);
   return std::string(out.c_str()) + "\n";
+}
+
+std::string KeyToYaml(const v1::Config& config, const std::string& key) {
+  const Message* parent = &config;
+  size_t begin = 0;
+  for (size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', begin)) {
+    const FieldDescriptor* section =
+        parent->GetDescriptor()->FindFieldByName(key.substr(begin, dot - begin));
+    parent = &parent->GetReflection()->GetMessage(*parent, section);
+    begin = dot + 1;
+  }
+  const FieldDescriptor* field = parent->GetDescriptor()->FindFieldByName(key.substr(begin));
+  YAML::Emitter out;
+  if (field->is_repeated()) {
+    out << YAML::Flow;
+    EmitList(*parent, field, &out);
+  } else {
+    EmitValue(*parent, field, -1, &out);
+  }
+  return out.c_str();
 }
 
 namespace {

@@ -23,6 +23,7 @@
 #include "controller/cli/report_command.h"
 #include "controller/cli/run_dir_view.h"
 #include "controller/cli/runs_command.h"
+#include "controller/cli/verl/from_verl_command.h"
 
 namespace tandem {
 namespace {
@@ -68,6 +69,7 @@ struct Options {
   LoraMergeOptions lora;
   LoraInspectOptions inspect;
   PlanOptions plan;
+  FromVerlOptions from_verl;
   MemoryOptions memory;
   ReportOptions report;
   BatchInspectOptions batch;
@@ -485,11 +487,26 @@ class CommandLine {
     explain->add_option("KEY", o_.key, "dotted key; none: the sections");
     Local(config, "markdown", "docs/reference/config.md",
           [] { return ConfigMarkdownCommand(std::cout); });
+    AddFromVerl(config);
     CLI::App* check = Local(
         config, "check", "validate a file and print what it resolves to",
         [this] { return ConfigCheckCommand(o_.config, o_.overrides, &failed_at_, std::cout); });
     check->add_option("FILE", o_.config, "YAML file")->required();
     AddOverrides(check, o_.overrides);
+  }
+
+  void AddFromVerl(CLI::App* config) {
+    CLI::App* from_verl =
+        Local(config, "from-verl", "a verl script, which is not run, as a configuration", [this] {
+          failed_at_ = FailedAt::kConfig;
+          return FromVerlCommand(o_.from_verl, std::cin, std::cout);
+        });
+    from_verl->add_option("SCRIPT", o_.from_verl.script,
+                          "a script that starts verl.trainer.main_ppo; none or -: a script or its "
+                          "overrides, from standard input");
+    from_verl->add_option("ARGUMENTS", o_.from_verl.arguments,
+                          "of the script: further overrides, where it passes on \"$@\"");
+    from_verl->add_option("-o,--output", o_.from_verl.output, "YAML file; none: standard output");
   }
 
   CLI::App app_{"Show Tandem runs, drive a running controller; prepare models, data and configs."};

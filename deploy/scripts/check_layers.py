@@ -123,6 +123,8 @@ INSIDE = {
     "common/config/verl": [],
     "common/config": ["common/config/verl"],
     "common/device/cuda": ["common/device"],
+    "controller/cli/verl": [],
+    "controller/cli": ["controller/cli/verl"],
     "common/formats/gguf": ["common/formats"],
     "common/formats/peft": ["common/formats"],
     "common/model_spec/families": ["common/model_spec"],

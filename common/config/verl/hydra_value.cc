@@ -15,7 +15,7 @@ namespace tandem {
 namespace {
 
 // Deeper values are refused: each level is a call.
-constexpr int kMaxDepth = 64;
+constexpr int kMaxHydraDepth = 64;
 
 std::string Quoted(std::string_view text) {
   std::string out = "\"";
@@ -59,7 +59,8 @@ class HydraReader {
   }
 
   absl::StatusOr<std::string> Value(int depth) {
-    if (depth > kMaxDepth) return Fail(fmt::format("it is deeper than {} levels", kMaxDepth));
+    if (depth > kMaxHydraDepth)
+      return Fail(fmt::format("it is deeper than {} levels", kMaxHydraDepth));
     SkipSpaces();
     if (Peek() == '[') return List(depth);
     if (Peek() == '{') return Mapping(depth);

@@ -1,4 +1,5 @@
-// The keys of verl's that are known: those of its ppo_trainer.yaml and of its example scripts.
+// The keys of verl's that are known: those of its trainer's configuration and of its example
+// scripts.
 #pragma once
 
 #include <span>

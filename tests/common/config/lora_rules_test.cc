@@ -58,7 +58,6 @@ TEST_CASE("what adapters do not go together with is refused by name") {
   const std::vector<std::pair<std::string, std::string>> refused = {
       {"model.lora.dropout=0.1", "set dropout to 0"},
       {"actor.fsdp_config.param_offload=true", "only the adapters have some"},
-      {"ref.offload=true", "without a copy"},
   };
   REQUIRE(LoraProblem({"model.lora.rank=8"}).empty());
   for (const auto& [key, text] : refused) {

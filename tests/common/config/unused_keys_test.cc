@@ -150,6 +150,7 @@ TEST_CASE("keys of a KL term that is off have no effect, and a notice says so") 
                {in_reward, "algorithm.kl_ctrl.kl_coef=0"},
                {"algorithm.kl_ctrl.kl_coef=0.5"}});
   RequireIdle({"ref.offload=true", {}, {in_reward, "actor.use_kl_loss=true"}});
+  RequireIdle({"ref.offload=true", {in_reward, "model.lora.rank=8"}, {"model.lora.rank=0"}});
 }
 
 TEST_CASE("other keys that a switch has put aside are told") {

@@ -59,8 +59,7 @@ TEST_CASE("verl's keys that ask for nothing else are accepted and listed once") 
        "actor_rollout_ref.rollout.tensor_model_parallel_size=1",
        "actor_rollout_ref.actor.strategy=fsdp2", "actor_rollout_ref.actor.use_dynamic_bsz=True",
        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=160", "hydra.run.dir=/tmp/x",
-       "actor_rollout_ref.rollout.engine_kwargs.vllm.seed=3", "reward_model.reward_manager=dapo",
-       "trainer.nnodes=1"});
+       "actor_rollout_ref.rollout.engine_kwargs.vllm.seed=3", "reward_model.reward_manager=dapo"});
   REQUIRE(loaded.notices.size() == 1);
   REQUIRE(loaded.notices[0] ==
           "12 verl keys have no effect here: trainer.nnodes, actor_rollout_ref.rollout.name, "
@@ -143,6 +142,18 @@ TEST_CASE("the devices of a node are those of trainers and rollouts") {
                                 "cluster.trainers, trainer.n_gpus_per_node is cluster.rollouts"});
   REQUIRE(Refusal({"trainer.n_gpus_per_node=4", "cluster.trainers=2"})
               .find("cluster.trainers is already set at --set") != std::string::npos);
+}
+
+TEST_CASE("the last override of a key counts, whatever an earlier one asks for") {
+  const LoadedConfig loaded =
+      LoadSet({"actor_rollout_ref.rollout.tensor_model_parallel_size=2", "rollout.n=many",
+               "rollout.n=4", "rollout.tensor_model_parallel_size=1", "trainer.n_gpus_per_node=8",
+               "trainer.n_gpus_per_node=2"});
+  REQUIRE(loaded.config.rollout().n() == 4);
+  REQUIRE(loaded.config.cluster().trainers() == 2);
+  REQUIRE(loaded.config.cluster().rollouts() == 2);
+  REQUIRE(loaded.without_effect.size() == 1);
+  REQUIRE(loaded.without_effect[0].value == "1");
 }
 
 TEST_CASE("two names of a key may give it the same value in overrides") {
