@@ -13,6 +13,7 @@
 #include "controller/cli/print_tables.h"
 #include "controller/cli/run_dir_view.h"
 #include "controller/report/format.h"
+#include "controller/report/terminal_text.h"
 #include "controller/store/run_store.h"
 #include "tandem/v1/controller.pb.h"
 
