@@ -28,8 +28,10 @@
 namespace tandem {
 namespace {
 
+constexpr const char* kRunsRoot = "runs";
+
 struct Globals {
-  std::string address, run_dir, runs_root = "runs";
+  std::string address, run_dir, runs_root = kRunsRoot;
   RpcSecurity security;
   bool json = false;
 };
@@ -194,6 +196,17 @@ class CommandLine {
                         "run directory, also of a run that ended or was killed; as --run-dir");
   }
 
+  // The words by which this command named its run; the directory first, as a list of metrics would
+  // take it in.
+  std::string RunWords() const {
+    const RpcSecurity& security = globals_.security;
+    return CommandWords("", globals_.run_dir) + CommandWords("--address", globals_.address) +
+           (globals_.runs_root == kRunsRoot ? "" : CommandWords("--runs", globals_.runs_root)) +
+           CommandWords("--token-file", security.token_file) +
+           CommandWords("--tls-cert", security.cert) + CommandWords("--tls-key", security.key) +
+           CommandWords("--tls-ca", security.ca);
+  }
+
   absl::Status ShowRun(const ReadingAction& action) {
     const auto address = FindController(globals_.address, globals_.run_dir, globals_.runs_root);
     if (address.ok()) {
@@ -259,6 +272,7 @@ class CommandLine {
                                     o_.listed.last_step != 0 || o_.listed.first_step != 1;
                                 if (o_.newest < 0) o_.newest = named ? 0 : kListedSteps;
                                 o_.listed.newest = o_.newest;
+                                o_.listed.run_words = RunWords();
                                 return commands.Steps(o_.listed);
                               });
     steps->add_option("--last", o_.newest, "the newest so many; 0: all")
