@@ -26,7 +26,7 @@ struct Workers {
   void Come(WorkerRole role, int rank, int64_t device_bytes) {
     const WorkerKey key{role, rank};
     REQUIRE(registry
-                .Register({.protocol = 1,
+                .Register({.protocol = kProtocolVersion,
                            .key = key,
                            .address = "unix:/x",
                            .boot_id = "host",

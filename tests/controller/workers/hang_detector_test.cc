@@ -29,7 +29,7 @@ struct HangWatchFixture {
                    const std::string& host = "here",
                    const std::string& start = "pid:[1] 7") {
     return registry
-        .Register({.protocol = 1,
+        .Register({.protocol = kProtocolVersion,
                    .key = kWatchedTrainer,
                    .boot_id = host,
                    .boot_nonce = std::to_string(pid),

@@ -44,7 +44,7 @@ struct HoldersFixture {
   RankHolders holders{dir.path()};
 
   static Announcement Hello(const WorkerKey& key, int64_t pid, const std::string& start) {
-    return {.protocol = 1,
+    return {.protocol = kProtocolVersion,
             .key = key,
             .address = "unix:/x",
             .boot_id = "host-a",

@@ -19,7 +19,7 @@ const WorkerKey kRegisteredTrainer{WorkerRole::kTrainer, 0};
 const WorkerKey kRollout0{WorkerRole::kRollout, 0};
 
 Announcement Hello(const WorkerKey& key, const std::string& nonce) {
-  return {.protocol = 1,
+  return {.protocol = kProtocolVersion,
           .key = key,
           .address = "unix:/x",
           .boot_id = "host-a",
