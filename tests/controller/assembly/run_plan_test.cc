@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/net/protocol.h"
 #include "tandem/v1/config.pb.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_run.h"

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/net/protocol.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/temp_dir.h"
 

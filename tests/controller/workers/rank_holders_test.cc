@@ -15,6 +15,7 @@
 #include <absl/synchronization/notification.h>
 #include <catch2/catch.hpp>
 
+#include "common/net/protocol.h"
 #include "controller/workers/worker_pool.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/file_mode.h"
