@@ -114,10 +114,17 @@ absl::Status TakeHydraFlags(const std::string& name, std::vector<ScriptArgument>
 }
 
 absl::Status RefuseOtherKinds(const std::vector<ConfigOverride>& overrides) {
-  for (const ConfigOverride& override : overrides) {
+  std::map<std::string, size_t> last;  // of a key, which alone counts: ~key takes it out
+  for (size_t i = 0; i < overrides.size(); ++i) {
+    const auto split = SplitHydraOverride(overrides[i].text);
+    if (split.ok()) last[CanonicalKey(split->key)] = i;
+  }
+  for (size_t i = 0; i < overrides.size(); ++i) {
+    const ConfigOverride& override = overrides[i];
     const auto split = SplitHydraOverride(override.text);
     if (!split.ok() || !split->value.has_value()) continue;
     const std::string key = CanonicalKey(split->key);
+    if (last[key] != i) continue;
     const std::string value = Unquoted(*split->value);
     for (const ScriptKind& kind : kOtherKinds) {
       const bool of_key = key == kind.key || key.starts_with(std::string(kind.key) + ".");

@@ -103,9 +103,8 @@ TEST_CASE("a script for images, Megatron or NPUs is refused in one line") {
 TEST_CASE("what the user gives to a script that does not pass it on is taken or refused by name") {
   const std::string script =
       "N=${1:-2}\npython3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.n=$N \\\n"
-      "  actor_rollout_ref.rollout.multi_turn.enable=True\n";
-  const auto yaml = FromVerl(
-      script, {"7", "~actor_rollout_ref.rollout.multi_turn.enable", "data.train_batch_size=32"});
+      "  data.image_key=images\n";
+  const auto yaml = FromVerl(script, {"7", "~data.image_key", "data.train_batch_size=32"});
   INFO(yaml.status().ToString());
   REQUIRE(yaml.ok());
   REQUIRE(yaml->find("  n: 7 ") != std::string::npos);
