@@ -91,7 +91,7 @@ TEST_CASE("Before the first step the ledgers of now are shown", "[ctl][memory]")
   std::ostringstream out;
   REQUIRE(PrintMemory(memory, {}, out).ok());
   REQUIRE(out.str().find("no step is finished") != std::string::npos);
-  REQUIRE(out.str().find("come with the first finished step") != std::string::npos);
+  REQUIRE(out.str().find("appear with the first finished step") != std::string::npos);
 }
 
 TEST_CASE("Memory of a directory whose run.db is none is refused with what to do",
