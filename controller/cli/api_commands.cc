@@ -40,6 +40,18 @@ std::string LiveAddress(const fs::path& run_dir) {
 
 std::string PortOf(const std::string& address) { return address.substr(address.rfind(':') + 1); }
 
+// None of a path that is no folder, and those before the error of a folder that can be read no
+// further: a loop over the range would throw there.
+std::vector<fs::path> ChildrenOf(const fs::path& folder) {
+  std::vector<fs::path> children;
+  std::error_code error;
+  for (fs::directory_iterator child(folder, error), end; !error && child != end;
+       child.increment(error)) {
+    children.push_back(child->path());
+  }
+  return children;
+}
+
 // The end of a message that lists a run's files; empty if there are none.
 std::string WhatARunLeft(const std::string& run_dir) {
   std::vector<std::string> left;
@@ -58,13 +70,9 @@ std::string WhatARunLeft(const std::string& run_dir) {
 
 std::vector<fs::path> RunDirectories(const std::string& runs_root) {
   std::vector<fs::path> found;
-  std::error_code error;
-  for (const auto& child : fs::directory_iterator(runs_root, error)) {
-    found.push_back(child.path());
-    std::error_code no_directory;
-    for (const auto& grandchild : fs::directory_iterator(child.path(), no_directory)) {
-      found.push_back(grandchild.path());
-    }
+  for (const fs::path& child : ChildrenOf(runs_root)) {
+    found.push_back(child);
+    for (const fs::path& grandchild : ChildrenOf(child)) found.push_back(grandchild);
   }
   return found;
 }

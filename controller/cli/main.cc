@@ -177,6 +177,19 @@ class CommandLine {
                         "run directory, also of a run that ended or was killed; as --run-dir");
   }
 
+  // The words by which this command named its run; the directory first, as a list of metrics would
+  // take it in.
+  std::string RunWords() const {
+    const RpcSecurity& security = globals_.security;
+    return CommandWords("", globals_.run_dir) + CommandWords("--address", globals_.address) +
+           (globals_.runs_root == RunPlace().runs_root
+                ? ""
+                : CommandWords("--runs", globals_.runs_root)) +
+           CommandWords("--token-file", security.token_file) +
+           CommandWords("--tls-cert", security.cert) + CommandWords("--tls-key", security.key) +
+           CommandWords("--tls-ca", security.ca);
+  }
+
   absl::Status Show(const ReadingAction& action) {
     ShowAttempt attempt;
     const absl::Status shown = ShowRun(globals_, action, std::cout, attempt);
@@ -230,6 +243,7 @@ class CommandLine {
                                     o_.listed.last_step != 0 || o_.listed.first_step != 1;
                                 if (o_.newest < 0) o_.newest = named ? 0 : kListedSteps;
                                 o_.listed.newest = o_.newest;
+                                o_.listed.run_words = RunWords();
                                 return commands.Steps(o_.listed);
                               });
     steps->add_option("--last", o_.newest, "the newest so many; 0: all")

@@ -174,7 +174,8 @@ std::string LifeText(const v1::GetStatusResponse& status) {
 std::string PhaseText(const v1::GetStatusResponse& status) {
   if (status.phase().empty()) return "-";
   if (!status.from_files()) return status.phase();
-  return fmt::format("{} for {}", status.phase(), FormatSeconds(status.phase_seconds()));
+  // Not for how long: when a killed run died is not known, only when it last noted something.
+  return fmt::format("{} began at {}", status.phase(), status.phase_began_at());
 }
 
 }  // namespace

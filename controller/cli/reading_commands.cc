@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <absl/strings/str_replace.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +12,15 @@
 #include "tandem/v1/controller.pb.h"
 
 namespace tandem {
+
+std::string CommandWords(const std::string& option, const std::string& value) {
+  if (value.empty()) return "";
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  const bool plain = value.find_first_not_of(kPlain) == std::string::npos;
+  const std::string word = plain ? value : "'" + absl::StrReplaceAll(value, {{"'", "'\\''"}}) + "'";
+  return (option.empty() ? "" : " " + option) + " " + word;
+}
 
 template <typename Message>
 void ReadingCommands::Print(const Message& message, const std::string& table) {
@@ -88,8 +98,12 @@ std::string ReadingCommands::StepsEnd(const StepsOptions& options,
   const int64_t first = steps.steps(0).step(), last = steps.steps().rbegin()->step();
   std::string text;
   if (options.newest > 0 && first > std::max<int64_t>(1, options.first_step)) {
-    text = fmt::format("earlier steps: tandemctl steps --to {}{}\n", first - 1,
-                       options.undone ? " --undone" : "");
+    text =
+        fmt::format("earlier steps: tandemctl steps{}{} --to {} --last {}{}{}\n", options.run_words,
+                    options.first_step > 1 ? fmt::format(" --from {}", options.first_step) : "",
+                    first - 1, options.newest,
+                    CommandWords("--metrics", fmt::format("{}", fmt::join(options.metrics, ","))),
+                    options.undone ? " --undone" : "");
   }
   const std::string note = options.undone ? "" : view_.NoteOnSteps(first, last);
   return note.empty() ? text : text + note + "\n";

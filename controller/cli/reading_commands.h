@@ -19,7 +19,12 @@ struct StepsOptions {
   int64_t newest = 0;                // at most so many, the newest of those; 0: all
   bool undone = false;               // those that recoveries have undone
   std::vector<std::string> metrics;  // a column for each; empty: the usual table
+  std::string run_words;             // that name the run, for commands to type (CommandWords)
 };
+
+// An option and its value as a shell reads them, with a space before each, for commands that the
+// user can type: " --run-dir 'my run'". `option` may be empty; "" for an empty value.
+std::string CommandWords(const std::string& option, const std::string& value);
 
 struct SamplesOptions {
   int64_t step = 0;  // 0: the newest finished step

@@ -9,6 +9,7 @@
 
 #include "common/base/status.h"
 #include "controller/cli/unsaved_steps.h"
+#include "controller/reward/answer_text.h"
 #include "controller/store/post_mortem/run_state.h"
 #include "controller/wire/run_answers.h"
 #include "tandem/v1/controller.pb.h"
@@ -27,11 +28,13 @@ double SecondsBetween(int64_t from_us, int64_t to_us) {
   return from_us == 0 || to_us < from_us ? 0 : static_cast<double>(to_us - from_us) / 1e6;
 }
 
+// Texts of the blackbox and of logs may be cut within a character, or be no UTF-8 at all, which no
+// message may hold: AsUtf8 replaces what is none.
 void AddCalls(const RunDirState& state, v1::GetStatusResponse& status) {
   for (const LastCall& call : state.calls) {
     v1::LastCall* const proto = status.add_calls();
-    proto->set_worker(call.worker);
-    proto->set_method(call.method);
+    proto->set_worker(AsUtf8(call.worker));
+    proto->set_method(AsUtf8(call.method));
     proto->set_step(call.step);
     proto->set_began_at(StampText(call.began_us));
     proto->set_answered_at(StampText(call.answered_us));
@@ -44,8 +47,8 @@ void AddCalls(const RunDirState& state, v1::GetStatusResponse& status) {
 void AddLogs(const std::string& run_dir, v1::GetStatusResponse& status) {
   for (const LogTail& tail : ReadLogTails(run_dir, kLogLines)) {
     v1::LogTail* const proto = status.add_logs();
-    proto->set_file(tail.file);
-    proto->mutable_lines()->Assign(tail.lines.begin(), tail.lines.end());
+    proto->set_file(AsUtf8(tail.file));
+    for (const std::string& line : tail.lines) proto->add_lines(AsUtf8(line));
   }
 }
 
@@ -89,17 +92,15 @@ absl::StatusOr<v1::GetStatusResponse> RunDirView::GetStatus() {
     AddRecordsToStatus(*records_, status.step(), status);
   }
   status.set_from_files(true);
-  status.set_run_id(state.run_id);
+  status.set_run_id(AsUtf8(state.run_id));
   status.set_run_dir(run_dir_);
   status.set_state(state.state);
-  status.set_note(state.note);
-  status.set_error(state.error);
-  status.set_phase(state.phase);
+  status.set_note(AsUtf8(state.note));
+  status.set_error(AsUtf8(state.error));
+  status.set_phase(AsUtf8(state.phase));
   status.set_made_step(status.step());
   status.set_as_of(StampText(state.newest_us));
-  if (!state.phase.empty()) {
-    status.set_phase_seconds(SecondsBetween(state.phase_since_us, state.newest_us));
-  }
+  if (!state.phase.empty()) status.set_phase_began_at(StampText(state.phase_since_us));
   if (state.info) {
     const int64_t ended_us = MicrosOfStamp(state.info->ended_at);
     status.set_total_steps(state.info->total_steps);

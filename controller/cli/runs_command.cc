@@ -1,7 +1,9 @@
 #include "controller/cli/runs_command.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <vector>
 
@@ -24,9 +26,9 @@ namespace fs = std::filesystem;
 
 struct RunRow {
   std::string dir;
-  std::string error;  // why the run cannot be read
+  std::string unreadable;  // why the run cannot be read
   v1::GetStatusResponse status;
-  std::string reward = "-";
+  std::optional<double> reward;  // of the newest step
 };
 
 bool IsRunDirectory(const fs::path& dir) {
@@ -43,7 +45,7 @@ absl::Status FillRow(RunRow& row) {
   TANDEM_ASSIGN_OR_RETURN(const auto newest, view->ListSteps(request));
   for (const v1::StepRecord& step : newest.steps()) {
     const auto found = step.metrics().find(kRewardMean);
-    if (found != step.metrics().end()) row.reward = fmt::format("{:.4g}", found->second);
+    if (found != step.metrics().end()) row.reward = found->second;
   }
   return absl::OkStatus();
 }
@@ -56,7 +58,7 @@ std::vector<RunRow> GatherRows(const std::string& root) {
     if (!IsRunDirectory(folder)) continue;
     RunRow row{.dir = folder.string()};
     const absl::Status filled = FillRow(row);
-    if (!filled.ok()) row.error = std::string(filled.message());
+    if (!filled.ok()) row.unreadable = std::string(filled.message());
     rows.push_back(std::move(row));
   }
   std::sort(rows.begin(), rows.end(), [](const RunRow& a, const RunRow& b) {
@@ -69,18 +71,19 @@ std::string RunsTable(const std::vector<RunRow>& rows) {
   std::vector<std::vector<std::string>> table = {
       {"run", "state", "step", "reward", "ran", "as of", "directory"}};
   for (const RunRow& row : rows) {
-    if (!row.error.empty()) {
+    if (!row.unreadable.empty()) {
       table.push_back({"-", "cannot be read", "-", "-", "-", "-", row.dir});
       continue;
     }
     const v1::GetStatusResponse& status = row.status;
     table.push_back({status.run_id(), status.state(),
-                     fmt::format("{}/{}", status.step(), status.total_steps()), row.reward,
+                     fmt::format("{}/{}", status.step(), status.total_steps()),
+                     row.reward ? fmt::format("{:.4g}", *row.reward) : "-",
                      FormatSeconds(status.uptime_seconds()), status.as_of(), row.dir});
   }
   std::string text = FormatTable(table);
   for (const RunRow& row : rows) {
-    if (!row.error.empty()) text += OneLine(row.dir + ": " + row.error, 0) + "\n";
+    if (!row.unreadable.empty()) text += OneLine(row.dir + ": " + row.unreadable, 0) + "\n";
   }
   return text;
 }
@@ -89,14 +92,15 @@ std::string RunsJson(const std::vector<RunRow>& rows) {
   nlohmann::json list = nlohmann::json::array();
   for (const RunRow& row : rows) {
     nlohmann::json run = {{"run_dir", row.dir}};
-    if (!row.error.empty()) {
-      run["error"] = row.error;
+    if (!row.unreadable.empty()) {
+      run["unreadable"] = row.unreadable;
     } else {
       run["run_id"] = row.status.run_id();
       run["state"] = row.status.state();
       run["step"] = row.status.step();
       run["total_steps"] = row.status.total_steps();
-      run["reward"] = row.reward;
+      const bool number = row.reward && std::isfinite(*row.reward);
+      run["reward"] = number ? nlohmann::json(*row.reward) : nlohmann::json();
       run["seconds"] = row.status.uptime_seconds();
       run["ended_at"] = row.status.ended_at();
       run["as_of"] = row.status.as_of();

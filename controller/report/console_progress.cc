@@ -16,6 +16,7 @@
 #include "controller/report/run_tables.h"
 #include "controller/report/step_lines.h"
 #include "controller/report/terminal_text.h"
+#include "controller/store/post_mortem/event_log.h"
 #include "controller/store/run_store.h"
 
 namespace tandem {
@@ -170,9 +171,8 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary, const RunFigures& figu
   for (const std::string& line : {ResentText(figures), UndoneText(figures)}) {
     if (!line.empty()) text += line + "\n";
   }
-  text += summary.completed       ? "completed"
-          : summary.error.empty() ? "stopped"
-                                  : "failed: " + summary.error;
+  text += RunOutcomeName(OutcomeOf(summary));
+  if (!summary.error.empty()) text += ": " + summary.error;
   // A run that ends before it has loaded its checkpoint has not run any step.
   const int64_t steps = std::max(summary.steps, info_.first_step);
   text += fmt::format(" after {} steps{}\n", steps,

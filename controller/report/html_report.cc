@@ -12,6 +12,7 @@
 #include "controller/report/format.h"
 #include "controller/report/generation_text.h"
 #include "controller/report/run_tables.h"
+#include "controller/store/post_mortem/event_log.h"
 #include "controller/store/run_store.h"
 
 namespace tandem {
@@ -207,11 +208,10 @@ std::string ValidationTable(const std::vector<EvaluationRecord>& evaluations) {
 }
 
 std::string Outcome(const RunSummary& summary, int64_t total_steps, int64_t first_step) {
-  const std::string end =
-      summary.completed ? "completed"
-      : summary.error.empty()
-          ? "stopped"
-          : "<span class=\"error\">failed: " + EscapeHtml(summary.error) + "</span>";
+  std::string end = RunOutcomeName(OutcomeOf(summary));
+  if (!summary.error.empty()) {
+    end = fmt::format("<span class=\"error\">{}: {}</span>", end, EscapeHtml(summary.error));
+  }
   return fmt::format("{} after {} of {} steps{}, {} worker restart(s)", end, summary.steps,
                      total_steps, TimeOfSteps(summary.steps, first_step, summary.seconds),
                      summary.restarts);

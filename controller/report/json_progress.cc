@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "controller/report/run_figures.h"
+#include "controller/store/post_mortem/event_log.h"
 
 namespace tandem {
 namespace {
@@ -136,9 +137,7 @@ void JsonProgress::OnMessage(const std::string& text) {
 
 void JsonProgress::OnRunEnd(const RunSummary& summary, const RunFigures& figures) {
   Json line = Event(clock_, "end");
-  line.update({{"outcome", summary.completed       ? "completed"
-                           : summary.error.empty() ? "stopped"
-                                                   : "failed"},
+  line.update({{"outcome", RunOutcomeName(OutcomeOf(summary))},
                {"error", summary.error},
                {"steps", summary.steps},
                {"seconds", Number(summary.seconds)},

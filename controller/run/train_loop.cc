@@ -281,11 +281,17 @@ bool TrainLoop::complete() const {
 
 absl::Status TrainLoop::Rewind(int64_t step) {
   TANDEM_RETURN_IF_ERROR(context_.store.UndoAfter(step, recovery_.generation()));
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::vector<StepRecord> undone,
-      context_.store.ListSteps({.limit = 1, .undone = true, .workers = false, .phases = false}));
-  control_.OnUndone(undone.empty() ? 0 : undone.back().step);
-  TellUndone(step, undone);
+  const auto undone =
+      context_.store.ListSteps({.limit = 1, .undone = true, .workers = false, .phases = false});
+  if (undone.ok()) {
+    control_.OnUndone(undone->empty() ? 0 : undone->back().step);
+    TellUndone(step, *undone);
+  } else {
+    // They are only told to the user: no recovery ends for that.
+    LogWarn("which steps after {} are undone cannot be read: {}", step,
+            std::string(undone.status().message()));
+    control_.OnUndone(0);
+  }
   TANDEM_RETURN_IF_ERROR(RewindMetrics(step));
   return validation_.Reload();
 }

@@ -2,9 +2,13 @@
 // that change none of them, and the next start goes on.
 #include <csignal>
 #include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "tests/e2e/recovery.h"
 #include "tests/support/file_mode.h"
@@ -20,12 +24,26 @@ std::string Shown(ClusterRig& rig, const std::vector<std::string>& arguments) {
   return result.output;
 }
 
-// That all commands show a run that no controller serves, and leave its files as they are.
+// Every file at or below `folder`, by path, with its bytes.
+std::map<std::string, std::string> FilesIn(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    files[entry.path().string()] = entry.is_regular_file() ? FileText(entry.path()) : "";
+  }
+  return files;
+}
+
+std::vector<std::string> NamesOf(const std::map<std::string, std::string>& files) {
+  std::vector<std::string> names;
+  for (const auto& [name, bytes] : files) names.push_back(name);
+  return names;
+}
+
+// That all commands show a run that no controller serves, make no file there, as SQLite's -shm and
+// -wal would be, and leave those that are there as they are. Modes would not show it to root.
 void RequireReadable(ClusterRig& rig, const std::string& state) {
-  const std::string database = rig.RunFile("run.db");
-  const std::string log = rig.RunFile("run.db-wal");
-  const std::string blackbox = rig.RunFile("blackbox");
   const std::string dir = rig.run_dir();
+  const auto before = FilesIn(dir);
   REQUIRE(Has(Shown(rig, {"runs", dir}), state));
   REQUIRE(Has(Shown(rig, {"runs", rig.dir(), "--json"}), "\"state\":\"" + state + "\""));
   REQUIRE(Has(Shown(rig, {"status", dir}), "  " + state + "  "));
@@ -38,9 +56,9 @@ void RequireReadable(ClusterRig& rig, const std::string& state) {
   REQUIRE(Has(samples, "4 groups: "));
   REQUIRE(Has(Shown(rig, {"memory", dir}), "train"));
   REQUIRE(Has(Shown(rig, {"report", dir, "--html", rig.dir() / "page.html"}), "page.html"));
-  REQUIRE(rig.RunFile("run.db") == database);
-  REQUIRE(rig.RunFile("run.db-wal") == log);
-  REQUIRE(rig.RunFile("blackbox") == blackbox);
+  const auto after = FilesIn(dir);
+  REQUIRE(NamesOf(after) == NamesOf(before));
+  REQUIRE((after == before));  // not expanded: the files are megabytes
 }
 
 TEST_CASE("a run that is killed in train is read from its files, and then resumes") {
@@ -76,7 +94,7 @@ TEST_CASE("a run that is killed in train is read from its files, and then resume
   REQUIRE(asked);
   const std::string text = Shown(rig, {"status", rig.run_dir()});
   INFO(text);
-  REQUIRE(Has(text, "phase train for "));
+  REQUIRE(Has(text, "phase train began at "));
   REQUIRE(Has(text, "last lines of logs/trainer-1.log"));
   REQUIRE(Has(text, "  checkpoint  "));
   RequireReadable(rig, "killed");
@@ -91,7 +109,11 @@ TEST_CASE("a run that is killed in train is read from its files, and then resume
   REQUIRE(over.at("attempt") == "2");
   REQUIRE(over.at("ended_at") != "");
   REQUIRE(Has(FileText(rig.dir() / "page.html"), "3 of 3 steps are recorded; the run finished at"));
-  // A medium that cannot be written is no hindrance.
+  // A medium that cannot be written is no hindrance; modes do not keep root from writing.
+  if (geteuid() == 0) {
+    WARN("not run: no mode makes a folder read-only for root");
+    return;
+  }
   std::filesystem::permissions(
       rig.run_dir(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
   REQUIRE(Has(Shown(rig, {"status", rig.run_dir()}), "finished"));

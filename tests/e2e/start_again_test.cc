@@ -130,7 +130,7 @@ TEST_CASE("a report that cannot be written does not make the run look unfinished
   REQUIRE(rig.Launch().Wait() == 0);
   INFO(rig.Log("launcher"));
   REQUIRE(Has(rig.Log("launcher"), "warning: no report was written: "));
-  REQUIRE(Has(rig.Log("launcher"), "completed after 1 steps"));
+  REQUIRE(Has(rig.Log("launcher"), "finished after 1 steps"));
   REQUIRE(rig.RunFile("checkpoints/finished") == "1\n");
   REQUIRE(rig.LeftBehind() == "");
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,8 +21,9 @@ namespace {
 
 constexpr char kMagic[8] = {'T', 'N', 'D', 'M', 'B', 'O', 'X', '1'};
 
-// The layout of the file: one header, then the slots of both rings. Numbers in the host's order:
-// the file is read where it was written, or on a machine like it.
+// The layout of the file: one header, the slots of both rings, and a copy of the newest start,
+// which the rings may push out. Numbers in the host's order: the file is read where it was written,
+// or on a machine like it.
 struct BlackboxSlot {
   uint64_t checksum;  // of all that follows; 0 in a slot that was never written
   uint64_t seq;
@@ -39,23 +41,32 @@ static_assert(sizeof(BlackboxSlot) == 128);
 
 constexpr size_t kSlots = kBlackboxBytes / sizeof(BlackboxSlot) - 1;  // the first has the header
 constexpr size_t kMarkSlots = 127;                                    // starts, phases, ends
-constexpr size_t kCallSlots = kSlots - kMarkSlots;
+constexpr size_t kCallSlots = kSlots - kMarkSlots - 1;
+constexpr size_t kStartSlot = kSlots - 1;
 
 bool IsCallKind(BlackboxKind kind) {
   return kind == BlackboxKind::kCall || kind == BlackboxKind::kAnswer;
 }
 
 // FNV-1a: no protection against anybody, only against half a record.
-uint64_t ChecksumOf(const BlackboxSlot& slot) {
-  const char* bytes = reinterpret_cast<const char*>(&slot);
+uint64_t HashOf(std::string_view bytes) {
   uint64_t hash = 14695981039346656037u;
-  for (size_t i = sizeof(slot.checksum); i < sizeof(slot); ++i) {
-    hash = (hash ^ static_cast<unsigned char>(bytes[i])) * 1099511628211u;
+  for (const char byte : bytes) {
+    hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211u;
   }
+  return hash;
+}
+
+uint64_t ChecksumOf(const BlackboxSlot& slot) {
+  const std::string_view bytes(reinterpret_cast<const char*>(&slot), sizeof(slot));
+  const uint64_t hash = HashOf(bytes.substr(sizeof(slot.checksum)));
   return hash == 0 ? 1 : hash;
 }
 
-// Slot `i` of both rings, in which calls follow marks.
+// Tells apart runs whose ids begin with the same 64 bytes.
+std::string DigestOf(const std::string& run_id) { return fmt::format("{:016x}", HashOf(run_id)); }
+
+// Slot `i` behind the header, where calls follow marks.
 BlackboxSlot SlotAt(const char* bytes, size_t i) {
   BlackboxSlot slot;
   std::memcpy(&slot, bytes + (i + 1) * sizeof(slot), sizeof(slot));
@@ -98,7 +109,7 @@ absl::StatusOr<std::unique_ptr<Blackbox>> Blackbox::Open(const std::string& path
                                                          Clock& clock) {
   TANDEM_ASSIGN_OR_RETURN(char* const bytes, MapBlackbox(path));
   std::unique_ptr<Blackbox> box(new Blackbox(bytes, clock));
-  box->Note({.kind = BlackboxKind::kStart}, "", run_id);
+  box->Note({.kind = BlackboxKind::kStart}, DigestOf(run_id), run_id);
   return box;
 }
 
@@ -112,16 +123,17 @@ Blackbox::Blackbox(char* bytes, Clock& clock) : clock_(clock), bytes_(bytes) {
   for (size_t i = 0; i < kSlots; ++i) {
     const BlackboxSlot slot = SlotAt(bytes_, i);
     if (!IsWhole(slot)) continue;
+    seq_ = std::max(seq_, slot.seq);
+    if (i == kStartSlot) continue;
     uint64_t& newest = i < kMarkSlots ? newest_mark : newest_call;
     if (slot.seq < newest) continue;
     newest = slot.seq;
     (i < kMarkSlots ? next_mark_ : next_call_) = i < kMarkSlots ? i + 1 : i + 1 - kMarkSlots;
   }
-  seq_ = std::max(newest_mark, newest_call);
 }
 
 Blackbox::~Blackbox() {
-  NoteEnd("ended");
+  NoteEnd(RunOutcome::kUnknown, "");
   munmap(bytes_, kBlackboxBytes);
 }
 
@@ -137,10 +149,10 @@ void Blackbox::NoteAnswer(std::string_view worker, std::string_view method, absl
   Note({.step = -1, .kind = BlackboxKind::kAnswer, .code = static_cast<int>(code)}, worker, method);
 }
 
-void Blackbox::NoteEnd(std::string_view how) {
+void Blackbox::NoteEnd(RunOutcome outcome, std::string_view error) {
   const MutexLock lock(ring_mutex_);
   if (std::exchange(ended_, true)) return;
-  Write({.step = -1, .kind = BlackboxKind::kEnd}, "", how);
+  Write({.step = -1, .kind = BlackboxKind::kEnd, .code = static_cast<int>(outcome)}, "", error);
 }
 
 void Blackbox::Note(BlackboxRecord record, std::string_view worker, std::string_view text) {
@@ -165,6 +177,13 @@ void Blackbox::Write(BlackboxRecord record, std::string_view worker, std::string
   const size_t at = next % (call ? kCallSlots : kMarkSlots);
   next = at + 1;
   std::memcpy(bytes_ + (1 + (call ? kMarkSlots : 0) + at) * sizeof(slot), &slot, sizeof(slot));
+  if (record.kind == BlackboxKind::kStart) {
+    std::memcpy(bytes_ + (1 + kStartSlot) * sizeof(slot), &slot, sizeof(slot));
+  }
+}
+
+bool IsStartOf(const BlackboxRecord& record, const std::string& run_id) {
+  return record.kind == BlackboxKind::kStart && record.worker == DigestOf(run_id);
 }
 
 absl::StatusOr<std::vector<BlackboxRecord>> ReadBlackbox(const std::string& path) {
@@ -192,6 +211,10 @@ absl::StatusOr<std::vector<BlackboxRecord>> ReadBlackbox(const std::string& path
   }
   std::sort(records.begin(), records.end(),
             [](const auto& a, const auto& b) { return a.seq < b.seq; });
+  // The newest start is there twice while its ring still has it.
+  const auto twice = std::unique(records.begin(), records.end(),
+                                 [](const auto& a, const auto& b) { return a.seq == b.seq; });
+  records.erase(twice, records.end());
   return records;
 }
 

@@ -13,15 +13,16 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "controller/store/run_store.h"
 
 namespace tandem {
 
 inline constexpr size_t kBlackboxBytes = 64 << 10;
 
 enum class BlackboxKind : uint8_t {
-  kStart = 1,  // of a controller; text: the run's id
+  kStart = 1,  // of a controller; text: the run's id, worker: a digest of all of it (IsStartOf)
   kPhase,      // text: its name; "": between two phases
-  kEnd,        // of a controller, not killed; text: how, "finished", "failed: ..."
+  kEnd,        // of a controller, not killed; code: RunOutcome, text: the error
   kCall,       // to a worker; text: the method
   kAnswer      // of a worker; text: the method, code: absl::StatusCode
 };
@@ -36,10 +37,13 @@ struct BlackboxRecord {
   std::string text;    // cut to 64 bytes
 };
 
+// Whether the run with this id, which may be longer than a record's text, began with this record.
+bool IsStartOf(const BlackboxRecord& record, const std::string& run_id);
+
 // Writes a ring of records into a mapped file of kBlackboxBytes: the kernel keeps what was written
 // however the process ends, and nothing is ever synced to the disk, so a note costs no more than a
-// copy. Calls are frequent and have a ring of their own, so that they never push out phases. A next
-// controller goes on in the ring. Thread-safe.
+// copy. Calls are frequent and have a ring of their own, so that they never push out phases;
+// nothing pushes out the newest start. A next controller goes on in the ring. Thread-safe.
 class Blackbox {
  public:
   // Makes the file with mode 0600, its blocks allocated, and notes the start. A file that is none
@@ -47,7 +51,7 @@ class Blackbox {
   static absl::StatusOr<std::unique_ptr<Blackbox>> Open(const std::string& path,
                                                         const std::string& run_id,
                                                         Clock& clock);
-  // Notes an end, unless one was noted.
+  // Notes an end of unknown outcome, unless one was noted.
   ~Blackbox();
   Blackbox(const Blackbox&) = delete;
   Blackbox& operator=(const Blackbox&) = delete;
@@ -55,7 +59,7 @@ class Blackbox {
   void NotePhase(int64_t step, std::string_view phase);
   void NoteCall(std::string_view worker, std::string_view method);
   void NoteAnswer(std::string_view worker, std::string_view method, absl::StatusCode code);
-  void NoteEnd(std::string_view how);
+  void NoteEnd(RunOutcome outcome, std::string_view error);
 
  private:
   Blackbox(char* bytes, Clock& clock);

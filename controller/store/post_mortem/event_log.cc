@@ -1,5 +1,6 @@
 #include "controller/store/post_mortem/event_log.h"
 
+#include <cstddef>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,12 +15,14 @@ RunOutcome OutcomeOf(const RunSummary& summary) {
 }
 
 void EventLog::StartWriting() {
-  const MutexLock lock(events_mutex_);
   auto earlier = store_.ListEvents(static_cast<int64_t>(kNewest));
-  if (earlier.ok()) {
-    for (const EventRecord& event : std::exchange(newest_, *std::move(earlier))) Note(event);
+  {
+    const MutexLock lock(events_mutex_);
+    if (earlier.ok()) {
+      for (const EventRecord& event : std::exchange(newest_, *std::move(earlier))) Note(event);
+    }
+    writes_ = true;
   }
-  writes_ = true;
   Flush();
 }
 
@@ -34,12 +37,20 @@ void EventLog::Note(const EventRecord& event) {
 }
 
 void EventLog::Flush() {
-  if (!writes_ || waiting_.empty()) return;
-  const absl::Status recorded = store_.RecordEvents(waiting_);
-  if (recorded.ok()) {
-    waiting_.clear();
-  } else {
-    LogDebug("{} events wait for run.db: {}", waiting_.size(), std::string(recorded.message()));
+  const MutexLock writes(write_mutex_);  // one writer at a time, so that events keep their order
+  std::vector<EventRecord> events;
+  {
+    const MutexLock lock(events_mutex_);
+    if (!writes_ || waiting_.empty()) return;
+    events.swap(waiting_);
+  }
+  const absl::Status recorded = store_.RecordEvents(events);
+  if (recorded.ok()) return;
+  LogDebug("{} events wait for run.db: {}", events.size(), std::string(recorded.message()));
+  const MutexLock lock(events_mutex_);
+  waiting_.insert(waiting_.begin(), events.begin(), events.end());
+  if (waiting_.size() > kMostKept) {
+    waiting_.erase(waiting_.begin(), waiting_.end() - static_cast<std::ptrdiff_t>(kMostKept));
   }
 }
 
@@ -63,8 +74,10 @@ void EventLog::OnShortened(int64_t steps) {
 
 void EventLog::OnStep(const StepRecord& record) {
   if (blackbox_ != nullptr) blackbox_->NotePhase(record.step, "");
-  const MutexLock lock(events_mutex_);
-  step_ = record.step;
+  {
+    const MutexLock lock(events_mutex_);
+    step_ = record.step;
+  }
   Flush();
 }
 
@@ -77,12 +90,14 @@ void EventLog::OnMessage(const std::string& text) {
 }
 
 void EventLog::OnEvent(const EventRecord& event) {
-  const MutexLock lock(events_mutex_);
-  if (waiting_.size() == kMostKept) waiting_.erase(waiting_.begin());
-  waiting_.push_back(event);
-  waiting_.back().time_us = absl::ToUnixMicros(clock_.WallNow());
-  waiting_.back().step = step_;
-  Note(waiting_.back());
+  {
+    const MutexLock lock(events_mutex_);
+    if (waiting_.size() == kMostKept) waiting_.erase(waiting_.begin());
+    waiting_.push_back(event);
+    waiting_.back().time_us = absl::ToUnixMicros(clock_.WallNow());
+    waiting_.back().step = step_;
+    Note(waiting_.back());
+  }
   Flush();
 }
 
@@ -92,7 +107,7 @@ void EventLog::OnRunEnd(const RunSummary& summary, const RunFigures&) {
   OnEvent({.severity = summary.error.empty() ? "info" : "error",
            .kind = "end",
            .text = fmt::format("{} after step {}", how, summary.steps)});
-  if (blackbox_ != nullptr) blackbox_->NoteEnd(how);
+  if (blackbox_ != nullptr) blackbox_->NoteEnd(OutcomeOf(summary), summary.error);
 }
 
 }  // namespace tandem

@@ -15,7 +15,8 @@ namespace tandem {
 
 // Until StartWriting, which is called once the run has records of its own, events are kept in
 // memory. So are those that the store refuses, as of a full disk, until it takes them; beyond
-// kMostKept the oldest are dropped. Thread-safe; never waits for a disk that refuses.
+// kMostKept the oldest are dropped. Thread-safe; never waits for a disk that refuses, and where a
+// disk hangs, Newest still answers.
 class EventLog final : public ProgressSink {
  public:
   static constexpr size_t kMostKept = 1000;
@@ -44,12 +45,13 @@ class EventLog final : public ProgressSink {
 
  private:
   void Note(const EventRecord& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(events_mutex_);
-  void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(events_mutex_);
+  void Flush() ABSL_LOCKS_EXCLUDED(write_mutex_, events_mutex_);
 
   RunStore& store_;
   Blackbox* const blackbox_;
   Clock& clock_;
-  mutable Mutex events_mutex_;
+  Mutex write_mutex_;           // held while the store writes; always taken before events_mutex_
+  mutable Mutex events_mutex_;  // never held while the store is asked
   bool writes_ ABSL_GUARDED_BY(events_mutex_) = false;
   int64_t step_ ABSL_GUARDED_BY(events_mutex_) = 0;  // newest finished one
   std::vector<EventRecord> waiting_ ABSL_GUARDED_BY(events_mutex_);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -40,11 +41,15 @@ std::string HostOfHolder(const std::string& run_dir) {
 
 // What the blackbox says of the newest controller.
 struct NewestStart {
-  std::string run_id;
-  bool recorded = false;  // a start is in the blackbox
-  int64_t start_us = 0;
-  std::string end;  // "": none was noted
+  std::optional<BlackboxRecord> record;    // of the start
+  RunOutcome outcome = RunOutcome::kNone;  // kNone: no end was noted
+  std::string error;                       // of the end
 };
+
+RunOutcome OutcomeOfCode(int code) {
+  const bool known = code >= 0 && static_cast<size_t>(code) < kRunOutcomeNames.size();
+  return known ? static_cast<RunOutcome>(code) : RunOutcome::kUnknown;
+}
 
 NewestStart Gather(const std::vector<BlackboxRecord>& records, RunDirState& state) {
   NewestStart start;
@@ -53,7 +58,7 @@ NewestStart Gather(const std::vector<BlackboxRecord>& records, RunDirState& stat
     state.newest_us = std::max(state.newest_us, record.time_us);
     switch (record.kind) {
       case BlackboxKind::kStart:
-        start = {.run_id = record.text, .recorded = true, .start_us = record.time_us};
+        start = {.record = record};
         state.phase.clear();
         calls.clear();
         break;
@@ -63,7 +68,8 @@ NewestStart Gather(const std::vector<BlackboxRecord>& records, RunDirState& stat
         state.phase_since_us = record.time_us;
         break;
       case BlackboxKind::kEnd:
-        start.end = record.text;
+        start.outcome = OutcomeOfCode(record.code);
+        start.error = record.text;
         state.phase.clear();
         break;
       case BlackboxKind::kCall:
@@ -89,7 +95,7 @@ NewestStart Gather(const std::vector<BlackboxRecord>& records, RunDirState& stat
   return start;
 }
 
-// For a start that left neither records nor an end of its own.
+// For a start of which neither run.db nor the blackbox has an end.
 void DescribeKilled(const std::string& run_dir, RunDirState& state) {
   const std::string host = HostOfHolder(run_dir);
   if (!host.empty() && host != HostName()) {
@@ -109,9 +115,30 @@ void DescribeKilled(const std::string& run_dir, RunDirState& state) {
   state.note = "no controller runs, and none noted an end: it was killed, or its host stopped";
 }
 
-void DescribeRecorded(const std::string& run_dir, const RunInfo& info, RunDirState& state) {
-  if (info.outcome == RunOutcome::kNone) {
+// For a start of which run.db has no end: the blackbox may have one.
+void DescribeUnrecorded(const std::string& run_dir,
+                        const NewestStart& start,
+                        const char* note,
+                        RunDirState& state) {
+  if (start.outcome == RunOutcome::kNone) {
     DescribeKilled(run_dir, state);
+    return;
+  }
+  state.state = RunOutcomeName(start.outcome);
+  state.error = start.error;
+  state.note = start.outcome == RunOutcome::kUnknown
+                   ? "its controller left without telling an outcome: its log in logs/ says more"
+                   : note;
+}
+
+void DescribeRecorded(const std::string& run_dir,
+                      const NewestStart& start,
+                      const RunInfo& info,
+                      RunDirState& state) {
+  if (info.outcome == RunOutcome::kNone) {
+    DescribeUnrecorded(run_dir, start,
+                       "its end could not be recorded in run.db, and is known from the blackbox",
+                       state);
     return;
   }
   state.state = RunOutcomeName(info.outcome);
@@ -134,9 +161,13 @@ absl::StatusOr<RunDirState> ReadRunDirState(const std::string& run_dir, SqliteRu
     if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
     if (info.ok()) state.info = *std::move(info);
   }
-  const bool has_records = state.info && (!start.recorded || start.run_id == state.info->run_id);
-  state.run_id =
-      has_records || !start.recorded ? (state.info ? state.info->run_id : "") : start.run_id;
+  const bool has_records =
+      state.info && (!start.record || IsStartOf(*start.record, state.info->run_id));
+  if (has_records) {
+    state.run_id = state.info->run_id;
+  } else if (start.record) {
+    state.run_id = start.record->text;
+  }
   if (state.info) {
     state.newest_us = std::max(
         {state.newest_us, MicrosOf(state.info->started_at), MicrosOf(state.info->ended_at)});
@@ -145,13 +176,9 @@ absl::StatusOr<RunDirState> ReadRunDirState(const std::string& run_dir, SqliteRu
     state.state = "running";
     if (!has_records) state.note = "it starts: nothing of it is recorded yet";
   } else if (has_records) {
-    DescribeRecorded(run_dir, *state.info, state);
-  } else if (!start.end.empty()) {
-    state.state = "failed";
-    state.error = start.end;
-    state.note = "it ended before it recorded anything";
+    DescribeRecorded(run_dir, start, *state.info, state);
   } else {
-    DescribeKilled(run_dir, state);
+    DescribeUnrecorded(run_dir, start, "it ended before it recorded anything", state);
   }
   return state;
 }
@@ -178,8 +205,10 @@ LogTail TailOf(const fs::path& path, size_t lines) {
 std::vector<LogTail> ReadLogTails(const std::string& run_dir, size_t lines) {
   std::vector<LogTail> tails;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run_dir + "/logs", error)) {
-    if (entry.path().extension() == ".log") tails.push_back(TailOf(entry.path(), lines));
+  // A loop over the range would throw where the folder can be read no further.
+  for (fs::directory_iterator entry(run_dir + "/logs", error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().extension() == ".log") tails.push_back(TailOf(entry->path(), lines));
   }
   std::sort(tails.begin(), tails.end(),
             [](const auto& a, const auto& b) { return a.file < b.file; });

@@ -270,13 +270,18 @@ absl::StatusOr<std::vector<GroupRecord>> RunQueries::GroupsOf(const SampleQuery&
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return groups;
     const std::string kind = select.Text(4);
-    size_t number = 0;
-    while (number + 1 < kGroupKinds && kind != kGroupKindNames[number]) ++number;
+    const auto* const name = std::find(kGroupKindNames.begin(), kGroupKindNames.end(), kind);
+    if (name == kGroupKindNames.end()) {
+      return MakeStatus(absl::StatusCode::kDataLoss,
+                        "group {} of step {} has the kind \"{}\", which this build does not know: "
+                        "read it with the build that wrote it",
+                        select.Int(0), query.step, kind);
+    }
     groups.push_back({.group = select.Int(0),
                       .samples = select.Int(1),
                       .reward_mean = select.Real(2),
                       .reward_std = select.Real(3),
-                      .kind = static_cast<GroupKind>(number)});
+                      .kind = static_cast<GroupKind>(name - kGroupKindNames.begin())});
   }
 }
 

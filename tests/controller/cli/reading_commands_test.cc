@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
 #include "common/formats/files.h"
@@ -12,8 +13,10 @@
 #include "controller/cli/run_dir_view.h"
 #include "controller/cli/runs_command.h"
 #include "controller/store/checkpoint_index.h"
+#include "controller/store/post_mortem/blackbox.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
 #include "tandem/v1/controller.pb.h"
+#include "tests/fakes/fake_clock.h"
 #include "tests/support/large_store.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
@@ -121,7 +124,17 @@ TEST_CASE("The newest steps are listed, with the metrics that are asked for, pag
   REQUIRE(Has(newest, "\n2481 "));
   REQUIRE(Has(newest, "\n2500 "));
   REQUIRE_FALSE(Has(newest, "\n2480 "));
-  REQUIRE(Has(newest, "earlier steps: tandemctl steps --to 2480\n"));
+  REQUIRE(Has(newest, "earlier steps: tandemctl steps --to 2480 --last 20\n"));
+  REQUIRE(Has(
+      ListedSteps(dir.path(),
+                  {.first_step = 7,
+                   .newest = 2,
+                   .metrics = {"critic/rewards/mean", "some/metric/of/a/step_1"},
+                   .run_words = CommandWords("", "runs/a run's") +
+                                CommandWords("--address", "unix:/x") + CommandWords("--runs", "")},
+                  false),
+      "earlier steps: tandemctl steps 'runs/a run'\\''s' --address unix:/x --from 7 "
+      "--to 2498 --last 2 --metrics critic/rewards/mean,some/metric/of/a/step_1\n"));
   const std::string named =
       ListedSteps(dir.path(), {.newest = 2, .metrics = {"critic/rewards/mean"}}, false);
   REQUIRE(Has(named, "critic/rewards/mean"));
@@ -181,6 +194,11 @@ TEST_CASE("The list of runs has a row for each, and says which cannot be read", 
                 .ok());
     REQUIRE(store->RecordStep({.step = 2, .metrics = {{kRewardMean, 0.75}}}).ok());
   }
+  REQUIRE(MakeFolder(dir.path() / "new").ok());
+  REQUIRE(SqliteRunStore::Open(dir.path() / "new/run.db")
+              .value()
+              ->RecordRun({.run_id = "p/new/1", .started_at = "2026-01-01T00:00:00Z"})
+              .ok());
   std::ofstream(dir.path() / "bad/run.db") << std::string(4096, 'x');
   REQUIRE(RunsCommand(dir.path(), false, out).ok());
   REQUIRE(Has(out.str(), "p/good/1"));
@@ -190,7 +208,44 @@ TEST_CASE("The list of runs has a row for each, and says which cannot be read", 
   REQUIRE(Has(out.str(), "bad: "));
   std::ostringstream json;
   REQUIRE(RunsCommand(dir.path(), true, json).ok());
-  REQUIRE(Has(json.str(), "\"state\":\"finished\""));
+  const auto runs = nlohmann::json::parse(json.str()).at("runs");
+  REQUIRE(runs.size() == 3);
+  // The newest sign first; what cannot be read has none.
+  REQUIRE(runs[0].at("run_id") == "p/good/1");
+  REQUIRE(runs[0].at("state") == "finished");
+  REQUIRE(runs[0].at("reward") == 0.75);
+  REQUIRE(runs[0].at("error") == "");
+  REQUIRE_FALSE(runs[0].contains("unreadable"));
+  REQUIRE(runs[1].at("run_id") == "p/new/1");
+  REQUIRE(runs[1].at("reward").is_null());
+  REQUIRE(runs[2].at("run_dir") == (dir.path() / "bad").string());
+  REQUIRE(Has(runs[2].at("unreadable").get<std::string>(), "run.db"));
+  REQUIRE_FALSE(runs[2].contains("error"));
+}
+
+TEST_CASE("The status of files is UTF-8, whatever bytes they have, and says when a phase began",
+          "[ctl]") {
+  const testing::TempDir dir;
+  testing::FakeClock clock;
+  REQUIRE(MakeFolder(dir.path() / "logs").ok());
+  std::ofstream(dir.path() / "logs/controller-0.log") << "bad \xff byte\n";
+  {
+    // A character of two bytes begins in the last byte that is kept.
+    const auto box =
+        Blackbox::Open(dir.path() / "blackbox", std::string(63, 'r') + "\u00e4", clock).value();
+    box->NotePhase(1, "train");
+    // What a kill leaves: no end is noted.
+    std::filesystem::copy_file(dir.path() / "blackbox", dir.path() / "left");
+  }
+  std::filesystem::rename(dir.path() / "left", dir.path() / "blackbox");
+  const auto view = RunDirView::Open(dir.path()).value();
+  const v1::GetStatusResponse status = view->GetStatus().value();
+  REQUIRE(status.logs(0).lines(0) == "bad \uFFFD byte");
+  REQUIRE(status.run_id() == std::string(63, 'r') + "\uFFFD");
+  REQUIRE(status.phase_began_at() == status.as_of());
+  std::ostringstream out;
+  REQUIRE(ReadingCommands(*view, false, out).ShowStatus().ok());
+  REQUIRE(Has(out.str(), "phase train began at " + status.as_of()));
 }
 
 }  // namespace tandem

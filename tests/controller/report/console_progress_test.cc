@@ -239,9 +239,9 @@ TEST_CASE("ConsoleProgress tells a resumed run's own steps from all", "[report][
         {.run_id = "r", .run_dir = "d", .total_steps = 5, .first_step = first});
     screen.progress.OnRunEnd({.completed = true, .steps = 5, .seconds = 20}, {});
     INFO(screen.Text());
-    REQUIRE(Has(screen.Text(),
-                first == 0 ? "completed after 5 steps in 20.0 s"
-                           : "completed after 5 steps: the 2 since the resume took 20.0 s"));
+    REQUIRE(Has(screen.Text(), first == 0
+                                   ? "finished after 5 steps in 20.0 s"
+                                   : "finished after 5 steps: the 2 since the resume took 20.0 s"));
   }
 }
 

@@ -69,6 +69,26 @@ TEST_CASE("a run that has ended reports without waiting for its disk", "[train_l
   REQUIRE(run.clock.Now() == end);
 }
 
+TEST_CASE("a recovery goes on where the steps that it undid cannot be read", "[train_loop]") {
+  class UnreadableStore final : public testing::MemoryRunStore {
+   public:
+    absl::StatusOr<std::vector<StepRecord>> ListSteps(const StepQuery& query) override {
+      if (query.undone) return absl::DataLossError("a page of run.db is damaged");
+      return MemoryRunStore::ListSteps(query);
+    }
+  };
+  UnreadableStore store;
+  testing::FakeRun run(1);
+  run.used_store = &store;
+  run.options.save_freq = 1;
+  run.DieAt({WorkerRole::kTrainer, 0}, "ForwardBackward", 1);
+  const absl::Status status = run.Run();
+  INFO(status);
+  REQUIRE(status.ok());
+  REQUIRE(run.loop->complete());
+  REQUIRE(store.steps.size() == 2);
+}
+
 TEST_CASE("metrics that cannot be undone for another reason than a disk do not end the run",
           "[train_loop]") {
   testing::FakeRun run(1);

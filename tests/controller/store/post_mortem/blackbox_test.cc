@@ -32,7 +32,7 @@ TEST_CASE("A blackbox keeps what its controller noted, and that it ended", "[sto
     box->NotePhase(3, "train");
     box->NoteCall("trainer 0", "ForwardBackward");
     box->NoteAnswer("trainer 0", "ForwardBackward", absl::StatusCode::kUnavailable);
-    box->NoteEnd("failed: trainer 0 is lost");
+    box->NoteEnd(RunOutcome::kFailed, "trainer 0 is lost");
   }
   REQUIRE(std::filesystem::file_size(f.path) == kBlackboxBytes);
   REQUIRE(testing::ModeOf(f.path) == 0600);
@@ -45,7 +45,8 @@ TEST_CASE("A blackbox keeps what its controller noted, and that it ended", "[sto
   REQUIRE(records[2].step == 3);
   REQUIRE(records[3].code == static_cast<int>(absl::StatusCode::kUnavailable));
   REQUIRE(records[4].kind == BlackboxKind::kEnd);
-  REQUIRE(records[4].text == "failed: trainer 0 is lost");
+  REQUIRE(records[4].code == static_cast<int>(RunOutcome::kFailed));
+  REQUIRE(records[4].text == "trainer 0 is lost");
 }
 
 TEST_CASE("A blackbox survives that its process is killed", "[store]") {
@@ -83,6 +84,28 @@ TEST_CASE("Many calls push out older calls, never phases, and a next start goes 
   for (size_t i = 1; i < records.size(); ++i) REQUIRE(records[i].seq > records[i - 1].seq);
 }
 
+TEST_CASE("Nothing pushes out the newest start", "[store]") {
+  BlackboxFolder f;
+  {
+    const auto box = f.Open("first");
+    box->NoteCall("rollout 0", "Generate");
+  }
+  {
+    const auto box = f.Open("second");
+    for (int i = 0; i < 500; ++i) box->NotePhase(i, "train");
+  }
+  const auto records = ReadBlackbox(f.path).value();
+  REQUIRE(records[0].text == "Generate");
+  REQUIRE(records[1].kind == BlackboxKind::kStart);
+  REQUIRE(records[1].text == "second");
+  REQUIRE(records[2].text == "train");
+  // A next controller goes on behind all of them.
+  f.Open("third");
+  const auto later = ReadBlackbox(f.path).value();
+  REQUIRE(later[later.size() - 2].text == "third");
+  REQUIRE(later.back().seq == records.back().seq + 2);
+}
+
 TEST_CASE("A record that was half written is left out, and the next start goes on", "[store]") {
   BlackboxFolder f;
   {
@@ -117,10 +140,14 @@ TEST_CASE("What is no blackbox is told, and a controller writes it anew", "[stor
 
 TEST_CASE("Texts longer than a record are cut", "[store]") {
   BlackboxFolder f;
-  const auto box = f.Open(std::string(500, 'r'));
+  const std::string id(500, 'r');
+  const auto box = f.Open(id);
   box->NoteCall(std::string(500, 'w'), std::string(500, 'm'));
   const auto records = ReadBlackbox(f.path).value();
   REQUIRE(records[0].text == std::string(64, 'r'));
+  REQUIRE(IsStartOf(records[0], id));
+  REQUIRE_FALSE(IsStartOf(records[0], id + "r"));
+  REQUIRE_FALSE(IsStartOf(records[1], id));
   REQUIRE(records[1].worker == std::string(20, 'w'));
 }
 

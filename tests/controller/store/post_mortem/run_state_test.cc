@@ -98,19 +98,78 @@ TEST_CASE("A recorded end is told, also after its controller is gone", "[store]"
   f.info.outcome = RunOutcome::kFailed;
   f.info.error = "trainer 0 is lost";
   REQUIRE(f.store->RecordRun(f.info).ok());
-  f.box->NoteEnd("failed");
+  f.box->NoteEnd(RunOutcome::kFailed, "trainer 0 is lost");
   f.lock.reset();
   REQUIRE(f.State().state == "failed");
   REQUIRE(f.State().error == "trainer 0 is lost");
   // A next start that ends before it records anything is the newest, and says so.
   {
     const auto next = Blackbox::Open(f.run_dir + "/blackbox", "run 2", f.clock).value();
-    next->NoteEnd("failed: no workers came");
+    next->NoteEnd(RunOutcome::kFailed, "no workers came");
   }
   const RunDirState state = f.State();
   REQUIRE(state.state == "failed");
   REQUIRE(state.run_id == "run 2");
-  REQUIRE(state.error == "failed: no workers came");
+  REQUIRE(state.error == "no workers came");
+  REQUIRE(Has(state.note, "before it recorded anything"));
+  // Who stops a start has not made it fail, and an end without an outcome is neither.
+  Blackbox::Open(f.run_dir + "/blackbox", "run 3", f.clock)
+      .value()
+      ->NoteEnd(RunOutcome::kStopped, "");
+  REQUIRE(f.State().state == "stopped");
+  REQUIRE(f.State().error.empty());
+  Blackbox::Open(f.run_dir + "/blackbox", "run 4", f.clock).value().reset();
+  REQUIRE(f.State().state == "unknown");
+  REQUIRE(Has(f.State().note, "without telling an outcome"));
+}
+
+TEST_CASE("An end that run.db has no place for is told by the blackbox", "[store]") {
+  PostMortemFolder f;
+  REQUIRE(f.store->RecordRun(f.info).ok());
+  f.box->NotePhase(9, "save");
+  f.box->NoteEnd(RunOutcome::kFinished, "");
+  f.lock.reset();
+  const RunDirState state = f.State();
+  REQUIRE(state.state == "finished");
+  REQUIRE(state.error.empty());
+  REQUIRE(state.phase.empty());
+  REQUIRE(Has(state.note, "could not be recorded in run.db"));
+}
+
+TEST_CASE("Runs with long ids are told apart by all of the id", "[store]") {
+  PostMortemFolder f;
+  f.box.reset();
+  const std::string blackbox = f.run_dir + "/blackbox";
+  const std::string id = std::string(99, 'n') + "1";
+  f.info.run_id = id;
+  f.info.outcome = RunOutcome::kFinished;
+  REQUIRE(f.store->RecordRun(f.info).ok());
+  Blackbox::Open(blackbox, id, f.clock).value()->NoteEnd(RunOutcome::kFinished, "");
+  f.lock.reset();
+  REQUIRE(f.State().state == "finished");
+  REQUIRE(f.State().note.empty());
+  REQUIRE(f.State().run_id == id);
+  // Only behind the bytes that a record keeps is the next start's id another.
+  Blackbox::Open(blackbox, std::string(99, 'n') + "2", f.clock)
+      .value()
+      ->NoteEnd(RunOutcome::kFailed, "no workers came");
+  REQUIRE(f.State().state == "failed");
+  REQUIRE(f.State().error == "no workers came");
+  REQUIRE(f.State().run_id == std::string(64, 'n'));
+}
+
+TEST_CASE("Calls of an earlier start are not shown, however many phases came since", "[store]") {
+  PostMortemFolder f;
+  f.box->NoteCall("rollout 0", "Generate");
+  f.box.reset();
+  f.box = Blackbox::Open(f.run_dir + "/blackbox", "run 2", f.clock).value();
+  f.box->NoteCall("trainer 0", "ForwardBackward");
+  for (int64_t step = 1; step <= 500; ++step) f.box->NotePhase(step, "train");
+  f.Kill();
+  const RunDirState state = f.State();
+  REQUIRE(state.run_id == "run 2");
+  REQUIRE(state.calls.size() == 1);
+  REQUIRE(state.calls[0].worker == "trainer 0");
 }
 
 TEST_CASE("Records without an end or a blackbox of a build that kept neither say so", "[store]") {
@@ -155,7 +214,9 @@ TEST_CASE("Events wait until the run has records, and while the store refuses th
   REQUIRE(written[2].worker == "trainer 1");
   REQUIRE(written[3].kind == "end");
   REQUIRE(written[3].text == "failed: gone after step 1");
-  REQUIRE(ReadBlackbox(f.run_dir + "/blackbox").value().back().text == "failed: gone");
+  const BlackboxRecord end = ReadBlackbox(f.run_dir + "/blackbox").value().back();
+  REQUIRE(end.code == static_cast<int>(RunOutcome::kFailed));
+  REQUIRE(end.text == "gone");
 }
 
 TEST_CASE("The newest events are known without the store, those of earlier starts too", "[store]") {

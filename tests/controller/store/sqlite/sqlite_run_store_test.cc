@@ -187,6 +187,22 @@ TEST_CASE("Groups belong to their step and are undone with it; events stay", "[s
   REQUIRE(store->ListEvents(9).value().at(0).time_us == 5);
 }
 
+TEST_CASE("A kind of group that no build has written is named, not taken for another", "[store]") {
+  const testing::TempDir dir;
+  auto store = SqliteRunStore::Open(PathIn(dir)).value();
+  StepRecord record = MakeStepRecord(1, 0.5);
+  record.groups = {{.group = 4, .samples = 2}};
+  REQUIRE(store->RecordStep(record).ok());
+  REQUIRE(SqliteDatabase::Open(PathIn(dir))
+              .value()
+              ->Execute("UPDATE groups SET kind = 'half_right'")
+              .ok());
+  const absl::Status read = store->ListSamples({.step = 1}).status();
+  REQUIRE(absl::IsDataLoss(read));
+  REQUIRE(read.message().find("group 4 of step 1 has the kind \"half_right\"") !=
+          std::string::npos);
+}
+
 TEST_CASE("ListSteps and ListSamples page", "[store]") {
   const testing::TempDir dir;
   auto store = SqliteRunStore::Open(PathIn(dir)).value();
