@@ -37,4 +37,12 @@ constexpr float RandomUniform(uint64_t seed, uint64_t stream, uint64_t index) {
   return (static_cast<float>(bits) + 0.5f) * 0x1p-23f;
 }
 
+// A uniform in (0, 1) with 52 bits, the first 23 of them those of RandomUniform: (k + 0.5) / 2^52
+// is exact in a double and never reaches 0 or 1.
+constexpr double RandomUniform52(uint64_t seed, uint64_t stream, uint64_t index) {
+  const std::array<uint32_t, 4> words = RandomWords(seed, stream, index);
+  const uint64_t bits = (uint64_t{words[0]} << 20) | (words[1] >> 12);
+  return (static_cast<double>(bits) + 0.5) * 0x1p-52;
+}
+
 }  // namespace tandem

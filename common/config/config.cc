@@ -229,10 +229,20 @@ class CanonicalSettings {
     if (is_verls && value.IsMap() && value.size() > 0) return AddMap(spelled + ".", value);
     const VerlRule* rule = FindVerlRule(key);
     if (rule == nullptr && !(is_verls && value.IsNull())) {
-      return AddProblem(spelled, place, "unknown key; " + Suggestion(spelled));
+      return AddProblem(spelled, place, "unknown key; " + SuggestionFor(spelled, key));
     }
     settings_.push_back(
         {.source = source_, .place = place, .spelled = spelled, .value = value, .rule = rule});
+  }
+
+  // In a section of which only known keys are accepted, one of those.
+  static std::string SuggestionFor(const std::string& spelled, const std::string& key) {
+    const std::vector<std::string> beside = VerlKeysBeside(key);
+    const std::string nearest =
+        NearestKey(spelled).empty() ? SuggestionAmong(key, beside) : Suggestion(spelled);
+    if (!nearest.empty()) return nearest;
+    if (beside.empty()) return Suggestion(spelled);
+    return "it may change the result: leave it out; docs/reference/verl.md has the known keys";
   }
 
   // The key of a JSON object that `key` is an entry of, or nullptr.
@@ -333,7 +343,10 @@ absl::Status SetJsonEntry(const Setting& setting, LoadedConfig& loaded) {
 // Empty, or why a key that only verl has cannot be honoured.
 std::string ApplyVerlRule(const Setting& setting, LoadedConfig& loaded) {
   const std::string value = ValueText(setting.value);
-  if (setting.rule != nullptr && !VerlRuleAccepts(*setting.rule, value)) {
+  // No rule that refuses anything names a list as what it accepts.
+  const bool holds_others = !setting.value.IsScalar() && value.empty();
+  if (setting.rule != nullptr &&
+      (holds_others ? !setting.rule->remedy.empty() : !VerlRuleAccepts(*setting.rule, value))) {
     return fmt::format("{}cannot be honoured: {}; {}", value.empty() ? "" : value + " ",
                        setting.rule->reason, setting.rule->remedy);
   }

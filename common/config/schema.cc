@@ -192,6 +192,21 @@ std::string Suggestion(const std::string& key) {
                          : "did you mean " + nearest + "?";
 }
 
+std::string SuggestionAmong(const std::string& key, const std::vector<std::string>& keys) {
+  const std::string last = LastPart(key);
+  std::string best;
+  size_t best_distance = last.size() / 4 + 1;  // further away it is another word
+  for (const std::string& candidate : keys) {
+    const std::string other = LastPart(candidate);
+    if (LengthDifference(last, other) >= best_distance) continue;
+    const size_t distance = EditDistance(last, other);
+    if (distance >= best_distance) continue;
+    best = candidate;
+    best_distance = distance;
+  }
+  return best.empty() ? "" : "did you mean " + best + "?";
+}
+
 std::string TypeName(const KeySpec& spec) {
   if (spec.section) return "section";
   const std::string scalar = ScalarType(spec);

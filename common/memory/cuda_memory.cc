@@ -22,7 +22,7 @@ constexpr int64_t kQueryTileBytes = 20, kKeyTileBytes = 20, kSharedTileBytes = 1
 constexpr int64_t kSpanBytes = 20, kBackwardTileBytes = 8, kRowPlaceBytes = 12;
 constexpr int64_t kBlockIdBytes = 4;
 // Sizes of the rows of the head: ScoredRow, LogitsGradientRow, ids, DrawRow with ScoredRow.
-constexpr int64_t kScoredRowBytes = 8, kGradientRowBytes = 32, kIdBytes = 4, kDrawBytes = 28;
+constexpr int64_t kScoredRowBytes = 8, kGradientRowBytes = 32, kIdBytes = 4, kDrawBytes = 32;
 // Sizes of the digests of weights: a pair of sums for each of some hundred tensors.
 constexpr int64_t kDigestSumsBytes = 16;
 // Kernels of a layer's forward pass, including those for norms of q and k and for attention's

@@ -12,8 +12,8 @@
 namespace tandem {
 
 // Compared at registration. Raised when old workers and new controllers stop understanding each
-// other.
-inline constexpr int32_t kProtocolVersion = 1;
+// other. 2: a step's comparison of log-probs is a message of its own, also of ComputeLogProbs.
+inline constexpr int32_t kProtocolVersion = 2;
 
 // The host's boot id. Processes with equal ids run on one kernel and can share memory.
 absl::StatusOr<std::string> ReadBootId();

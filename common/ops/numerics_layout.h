@@ -36,6 +36,10 @@ constexpr int64_t KvValuePanelBytes(int64_t element_bytes) {
 // How the vocabulary is split for log-softmax and sampling. Part of the numerics.
 inline constexpr int64_t kVocabChunk = 1024;
 
+// Sampling adds a chunk's weights in groups of so many consecutive ids, then the groups. Part of
+// the numerics.
+inline constexpr int64_t kDrawGroup = 32;
+
 constexpr int64_t VocabChunks(int64_t vocab_limit) {
   return (vocab_limit + kVocabChunk - 1) / kVocabChunk;
 }

@@ -121,12 +121,12 @@ struct RopeTable {
 // `inverse_frequencies` has head_dim / 2 entries (model_spec's RopeInverseFrequencies).
 RopeTable MakeRopeTable(const std::vector<float>& inverse_frequencies, int64_t max_positions);
 
-// The inputs of one sampled token. `uniform` in (0, 1) comes from RandomUniform(seed, sample, pos).
+// The inputs of one sampled token. `uniform` in (0, 1) is RandomUniform52(seed, sample, position).
 struct SampleRow {
   float temperature = 1.0f;  // 0: greedy, ties to the lowest id, scored at T = 1
   float top_p = 1.0f;
   int64_t top_k = -1;
-  float uniform = 0.5f;
+  double uniform = 0.5;
 };
 // 1 / T for the temperature at which a row is scored; 1 for greedy rows.
 inline float InverseTemperature(float temperature) {

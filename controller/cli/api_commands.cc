@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "common/process/local_socket.h"
 #include "common/text/unicode/utf8.h"
 #include "controller/cli/print_tables.h"
+#include "controller/cli/run_dir_view.h"
 
 namespace tandem {
 namespace {
@@ -298,6 +300,94 @@ absl::Status ApiCommands::Check(const std::string& hf_checkpoint) {
                           Call(&v1::TandemService::Stub::CheckWeights, request, kUntilAnswered));
   Print(reply, CheckTable(reply));
   return reply.ok() ? absl::OkStatus() : absl::DataLossError("trainer and rollout weights differ");
+}
+
+namespace {
+
+bool IsSilence(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
+// Whether the controller that gave `answer` runs in `run_dir`. It may have another path for the
+// directory than this process, as after `cd` or in a container, but the run's id is the same.
+bool IsOfDirectory(const v1::GetStatusResponse& answer, const std::string& run_dir) {
+  std::error_code error;
+  if (fs::equivalent(answer.run_dir(), run_dir, error)) return true;
+  const auto files = RunDirView::Open(run_dir);
+  if (!files.ok()) return false;
+  const auto own = (*files)->GetStatus();
+  return own.ok() && !own->run_id().empty() && own->run_id() == answer.run_id();
+}
+
+// FailedPrecondition: another run's controller answers. Otherwise errors of the call.
+absl::Status CheckController(ApiCommands& api,
+                             const std::string& address,
+                             const std::string& run_dir) {
+  TANDEM_ASSIGN_OR_RETURN(const v1::GetStatusResponse answer, api.GetStatus());
+  // A socket is a file of the directory; a port may have gone to another run.
+  const bool is_socket = address.starts_with("unix:");
+  if (is_socket || IsOfDirectory(answer, run_dir)) return absl::OkStatus();
+  return MakeStatus(absl::StatusCode::kFailedPrecondition,
+                    "{} is the controller of the run {} in {}", address, answer.run_id(),
+                    answer.run_dir());
+}
+
+// Whether the answer is the controller's; else `status` says why the files are read instead.
+bool AskController(const std::string& address,
+                   const RunPlace& place,
+                   const std::function<absl::Status(ReadingCommands&)>& action,
+                   std::ostream& out,
+                   absl::Status& status) {
+  const bool may_read_files = !place.run_dir.empty() && place.address.empty();
+  auto api = ConnectTo(address, place, out);
+  status = api.status();
+  if (!api.ok()) return !may_read_files;
+  if (may_read_files) {
+    status = CheckController(*api, address, place.run_dir);
+    if (!status.ok()) return false;
+  }
+  ReadingCommands commands(*api, place.json, out);
+  status = action(commands);
+  return !IsSilence(status) || !may_read_files;
+}
+
+}  // namespace
+
+absl::StatusOr<ApiCommands> ConnectTo(const std::string& address,
+                                      const RunPlace& place,
+                                      std::ostream& out) {
+  RpcSecurity security = place.security;
+  if (security.token_file.empty()) {
+    security.token_file = FindTokenFile(address, place.run_dir, place.runs_root);
+  } else {
+    // Fails early if the file that the user named holds no token.
+    TANDEM_RETURN_IF_ERROR(ReadRunToken(security.token_file).status());
+  }
+  return ApiCommands::Connect(address, security, place.json, &out);
+}
+
+absl::Status ShowRun(const RunPlace& place,
+                     const std::function<absl::Status(ReadingCommands&)>& action,
+                     std::ostream& out,
+                     ShowAttempt& attempt) {
+  const auto address = FindController(place.address, place.run_dir, place.runs_root);
+  absl::Status asked = address.status();
+  if (address.ok()) {
+    attempt = {.address = *address, .found = true};
+    if (AskController(*address, place, action, out, asked)) return asked;
+  } else if (place.run_dir.empty()) {
+    return asked;
+  }
+  const auto view = RunDirView::Open(place.run_dir);
+  if (!view.ok()) {
+    if (!address.ok()) return view.status();
+    return absl::Status(view.status().code(), fmt::format("{}; asking its controller failed: {}",
+                                                          std::string(view.status().message()),
+                                                          std::string(asked.message())));
+  }
+  attempt.found = true;
+  ReadingCommands commands(**view, place.json, out);
+  return action(commands);
 }
 
 }  // namespace tandem

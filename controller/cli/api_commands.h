@@ -1,8 +1,10 @@
-// Finds the controller of a command, and runs the commands that call it.
+// Finds the controller of a command, and runs the commands that call it or, where they show a run
+// and no controller answers for it, read its directory.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -95,5 +97,30 @@ class ApiCommands final : public RunView {
   bool json_ = false;
   std::ostream* out_ = nullptr;
 };
+
+// Where a command looks for a run, and how it prints what it finds.
+struct RunPlace {
+  std::string address, run_dir, runs_root = "runs";
+  RpcSecurity security;
+  bool json = false;
+};
+
+// Connects to the controller at `address` with the token of the run, unless another is named.
+absl::StatusOr<ApiCommands> ConnectTo(const std::string& address,
+                                      const RunPlace& place,
+                                      std::ostream& out);
+
+struct ShowAttempt {
+  std::string address;  // that was called; empty: none was
+  bool found = false;   // a controller's address or a run's files were found
+};
+
+// Runs `action` with the view of the run. Where `place` names a run directory and no address, its
+// files are read if no controller is found, if calling it fails in any way (a port that a killed
+// run has published may be another program's by now), or if it is the controller of another run.
+absl::Status ShowRun(const RunPlace& place,
+                     const std::function<absl::Status(ReadingCommands&)>& action,
+                     std::ostream& out,
+                     ShowAttempt& attempt);
 
 }  // namespace tandem

@@ -12,7 +12,6 @@
 #include "common/base/status.h"
 #include "common/process/exit_code.h"
 #include "common/process/files/private_files.h"
-#include "common/process/files/run_token.h"
 #include "common/types/sample.h"
 #include "controller/cli/api_commands.h"
 #include "controller/cli/batch_command.h"
@@ -21,20 +20,11 @@
 #include "controller/cli/memory_command.h"
 #include "controller/cli/reading_commands.h"
 #include "controller/cli/report_command.h"
-#include "controller/cli/run_dir_view.h"
 #include "controller/cli/runs_command.h"
 #include "controller/cli/verl/from_verl_command.h"
 
 namespace tandem {
 namespace {
-
-constexpr const char* kRunsRoot = "runs";
-
-struct Globals {
-  std::string address, run_dir, runs_root = kRunsRoot;
-  RpcSecurity security;
-  bool json = false;
-};
 
 using Action = std::function<absl::Status()>;
 using ApiAction = std::function<absl::Status(ApiCommands&)>;
@@ -94,7 +84,8 @@ class CommandLine {
                                                         : std::string();
         });
     app_.add_option("--run-dir", globals_.run_dir, "run directory of the controller");
-    app_.add_option("--runs", globals_.runs_root, "where to look for the newest run")
+    app_.add_option("--runs", globals_.runs_root,
+                    "folder of run directories, to list, or to find the one whose controller runs")
         ->capture_default_str();
     app_.add_option(
         "--token-file", globals_.security.token_file,
@@ -104,7 +95,8 @@ class CommandLine {
     app_.add_option("--tls-key", globals_.security.key, "PEM private key");
     app_.add_option("--tls-ca", globals_.security.ca, "PEM authority of the controller");
     app_.add_flag("--json", globals_.json,
-                  "print JSON for machines: answers of a controller, batch, parity, weights");
+                  "print JSON for machines: runs, status, steps, samples, memory (also of a run "
+                  "directory), other answers of a controller, plan, batch, parity, weights, lora");
     AddReading();
     AddDriving();
     AddModelCommands();
@@ -141,18 +133,6 @@ class CommandLine {
   }
 
  private:
-  absl::StatusOr<ApiCommands> Connect(const std::string& address) {
-    address_ = address;
-    RpcSecurity& security = globals_.security;
-    if (security.token_file.empty()) {
-      security.token_file = FindTokenFile(address, globals_.run_dir, globals_.runs_root);
-    } else {
-      // Fails early if the file that the user named holds no token.
-      TANDEM_RETURN_IF_ERROR(ReadRunToken(security.token_file).status());
-    }
-    return ApiCommands::Connect(address, security, globals_.json, &std::cout);
-  }
-
   CLI::App* Api(CLI::App* parent,
                 const std::string& name,
                 const std::string& help,
@@ -163,7 +143,8 @@ class CommandLine {
         const auto address = FindController(globals_.address, globals_.run_dir, globals_.runs_root);
         if (!address.ok()) return address.status();
         found_ = true;
-        auto api = Connect(*address);
+        address_ = *address;
+        auto api = ConnectTo(*address, globals_, std::cout);
         if (!api.ok()) return api.status();
         return WithWhatIsLeft(action(*api), globals_.run_dir);
       };
@@ -186,7 +167,7 @@ class CommandLine {
   // A command that shows a run: asks its controller or, where none answers, reads its directory.
   CLI::App* Reading(const std::string& name, const std::string& help, ReadingAction action) {
     CLI::App* command = app_.add_subcommand(name, help);
-    command->callback([this, action] { action_ = [this, action] { return ShowRun(action); }; });
+    command->callback([this, action] { action_ = [this, action] { return Show(action); }; });
     AddRunDirectory(command);
     return command;
   }
@@ -201,30 +182,20 @@ class CommandLine {
   std::string RunWords() const {
     const RpcSecurity& security = globals_.security;
     return CommandWords("", globals_.run_dir) + CommandWords("--address", globals_.address) +
-           (globals_.runs_root == kRunsRoot ? "" : CommandWords("--runs", globals_.runs_root)) +
+           (globals_.runs_root == RunPlace().runs_root
+                ? ""
+                : CommandWords("--runs", globals_.runs_root)) +
            CommandWords("--token-file", security.token_file) +
            CommandWords("--tls-cert", security.cert) + CommandWords("--tls-key", security.key) +
            CommandWords("--tls-ca", security.ca);
   }
 
-  absl::Status ShowRun(const ReadingAction& action) {
-    const auto address = FindController(globals_.address, globals_.run_dir, globals_.runs_root);
-    if (address.ok()) {
-      found_ = true;
-      auto api = Connect(*address);
-      if (!api.ok()) return api.status();
-      ReadingCommands commands(*api, globals_.json, std::cout);
-      const absl::Status shown = action(commands);
-      const bool silent = absl::IsUnavailable(shown) || absl::IsDeadlineExceeded(shown);
-      if (!silent || globals_.run_dir.empty() || !globals_.address.empty()) return shown;
-    } else if (globals_.run_dir.empty()) {
-      return address.status();
-    }
-    const auto view = RunDirView::Open(globals_.run_dir);
-    if (!view.ok()) return view.status();
-    found_ = true;
-    ReadingCommands commands(**view, globals_.json, std::cout);
-    return action(commands);
+  absl::Status Show(const ReadingAction& action) {
+    ShowAttempt attempt;
+    const absl::Status shown = ShowRun(globals_, action, std::cout, attempt);
+    address_ = attempt.address;
+    found_ = attempt.found;
+    return shown;
   }
 
   void AddReading() {
@@ -294,6 +265,7 @@ class CommandLine {
     CLI::App* report =
         Local(&app_, "report", "write the report of a run, also of one that was killed", [this] {
           o_.report.run_dir = globals_.run_dir;
+          o_.report.json = globals_.json;
           return ReportCommand(o_.report, std::cout);
         });
     AddRunDirectory(report);
@@ -524,7 +496,7 @@ class CommandLine {
   }
 
   CLI::App app_{"Show Tandem runs, drive a running controller; prepare models, data and configs."};
-  Globals globals_;
+  RunPlace globals_;
   Options o_;
   Action action_;
   bool local_ = false;                      // the command needs no controller

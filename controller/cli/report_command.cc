@@ -36,6 +36,12 @@ absl::Status ReportCommand(const ReportOptions& options, std::ostream& out) {
     return InvalidArgument(
         "name the run, as in tandemctl report RUN_DIR: its report is made from RUN_DIR/run.db");
   }
+  if (options.json) {
+    return InvalidArgument(
+        "a report is a page, and there is none as JSON: leave --json out, or use it with tandemctl "
+        "status, steps, samples or memory, which also read {}",
+        options.run_dir);
+  }
   TANDEM_ASSIGN_OR_RETURN(const auto records, SqliteRunReader::Open(options.run_dir + "/run.db"));
   TANDEM_ASSIGN_OR_RETURN(const RunInfo info, records->NewestRun());
   TANDEM_ASSIGN_OR_RETURN(const RunFigures figures, GatherFigures(*records));

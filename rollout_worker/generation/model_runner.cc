@@ -21,7 +21,7 @@ SampleRow MakeSampleRow(const Sequence& sequence) {
   row.top_p = params.top_p;
   row.top_k = params.top_k;
   row.uniform =
-      RandomUniform(params.seed, sequence.sample_id, static_cast<uint64_t>(sequence.length()));
+      RandomUniform52(params.seed, sequence.sample_id, static_cast<uint64_t>(sequence.length()));
   return row;
 }
 

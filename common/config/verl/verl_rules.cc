@@ -1,9 +1,12 @@
+// It is one file because the rules are one table, in which a key is looked up.
 #include "common/config/verl/verl_rules.h"
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <unordered_map>
+
+#include "common/config/verl/known_keys.h"
 
 namespace tandem {
 namespace {
@@ -17,6 +20,8 @@ constexpr char kPacked[] =
     "micro-batches are packed by tokens, up to actor.ppo_max_token_len_per_gpu; no result depends "
     "on them";
 constexpr char kSharded[] = "weights are always sharded over cluster.trainers";
+constexpr char kPrecision[] =
+    "model.compute_dtype is that of weights and activations; gradients are summed in float32";
 constexpr char kOwnKernels[] = "kernels are Tandem's own";
 constexpr char kNoCompile[] = "nothing is compiled at run time";
 constexpr char kOneEngine[] = "there is one rollout engine, Tandem's own";
@@ -37,6 +42,7 @@ constexpr char kNoMtp[] = "there is no speculative decoding";
 constexpr char kRewardModel[] = "there is no reward model inside of a run";
 constexpr char kRewardRemedy[] =
     "serve it behind reward.function=remote with reward.service_address";
+constexpr char kDrawn[] = "tokens are drawn with the parameters of the configuration alone";
 constexpr char kOneDevice[] = "a rollout is one device";
 constexpr char kOneDeviceRemedy[] = "set it to 1; cluster.rollouts says how many there are";
 constexpr char kSequenceParallel[] = "there is no sequence parallelism";
@@ -217,10 +223,81 @@ constexpr VerlRule kRules[] = {
     {"rollout.multi_stage_wake_up", kAny,
      "memory for weights returns before that for the KV cache, always", ""},
     {"rollout.engine_kwargs", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.additional_config", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.async_scheduling", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.block_size", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.compilation_config", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.cpu_offload_gb", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.disable_custom_all_reduce", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.disable_log_requests", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.disable_log_stats", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.enable_chunked_prefill", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.enable_prefix_caching", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.enforce_eager", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.gpu_memory_utilization", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.long_prefill_token_threshold", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.max_long_partial_prefills", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.max_num_batched_tokens", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.max_num_partial_prefills", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.max_num_seqs", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.max_seq_len_to_capture", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.num_gpu_blocks_override", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.scheduling_policy", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.seed", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.swap_space", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.vllm.hf_overrides", kNone, "a model is what its config.json says",
+     "change config.json of model.path"},
+    {"rollout.engine_kwargs.vllm.rope_scaling", kNone, "a model is what its config.json says",
+     "change config.json of model.path"},
+    {"rollout.engine_kwargs.vllm.rope_theta", kNone, "a model is what its config.json says",
+     "change config.json of model.path"},
+    {"rollout.engine_kwargs.vllm.generation_config", kNone, kDrawn,
+     "leave it out; rollout.temperature, top_p and top_k are the parameters"},
+    {"rollout.engine_kwargs.vllm.override_generation_config", kNone, kDrawn,
+     "leave it out; rollout.temperature, top_p and top_k are the parameters"},
+    {"rollout.engine_kwargs.vllm.logits_processors", kNone, "no code of a user is loaded",
+     kLeaveOut},
+    {"rollout.engine_kwargs.vllm.logits_processor_pattern", kNone, "no code of a user is loaded",
+     kLeaveOut},
+    {"rollout.engine_kwargs.vllm.dtype", kNone, "weights have model.compute_dtype",
+     "model.compute_dtype"},
+    {"rollout.engine_kwargs.vllm.speculative_config", kNone, kNoMtp, kLeaveOut},
+    {"rollout.engine_kwargs.vllm.enable_lora", kNone, "an adapter is trained by model.lora",
+     "model.lora.rank"},
     {"rollout.engine_kwargs.vllm.kv_cache_dtype", "auto", "the KV cache has model.compute_dtype",
      kLeaveOut},
     {"rollout.engine_kwargs.vllm.quantization", kNone, "weights have model.compute_dtype",
      kLeaveOut},
+    {"rollout.engine_kwargs.sglang.chunked_prefill_size", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.cuda_graph_bs", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.cuda_graph_max_bs", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.disable_cuda_graph", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.disable_custom_all_reduce", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.disable_overlap_schedule", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.disable_radix_cache", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.enable_dp_attention", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.enable_torch_compile", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.log_level", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.max_prefill_tokens", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.max_running_requests", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.mem_fraction_static", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.num_continuous_decode_steps", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.random_seed", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.sampling_backend", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.schedule_conservativeness", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.schedule_policy", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.watchdog_timeout", kAny, kOneEngine, ""},
+    {"rollout.engine_kwargs.sglang.json_model_override_args", kNone,
+     "a model is what its config.json says", "change config.json of model.path"},
+    {"rollout.engine_kwargs.sglang.preferred_sampling_params", kNone, kDrawn,
+     "leave it out; rollout.temperature, top_p and top_k are the parameters"},
+    {"rollout.engine_kwargs.sglang.enable_custom_logit_processor", kNone,
+     "no code of a user is loaded", kLeaveOut},
+    {"rollout.engine_kwargs.sglang.dtype", kNone, "weights have model.compute_dtype",
+     "model.compute_dtype"},
+    {"rollout.engine_kwargs.sglang.speculative_algorithm", kNone, kNoMtp, kLeaveOut},
+    {"rollout.engine_kwargs.sglang.sampling_defaults", kNone, kDrawn,
+     "leave it out; rollout.temperature, top_p and top_k are the parameters"},
     {"rollout.engine_kwargs.sglang.attention_backend",
      "triton|flashinfer|fa3|torch_native|trtllm_mha", kOwnKernels,
      "leave it out; there are no NPUs"},
@@ -278,8 +355,12 @@ constexpr VerlRule kRules[] = {
      "masters are always float32, which is verl's default and more exact than bfloat16", kLeaveOut},
     {"actor.fsdp_config.dtype", "bf16|bfloat16", "model.compute_dtype is bfloat16",
      "model.compute_dtype"},
-    {"actor.fsdp_config.mixed_precision", kAny,
-     "model.compute_dtype is that of weights and activations; gradients are summed in float32", ""},
+    {"actor.fsdp_config.mixed_precision", kAny, kPrecision, ""},
+    {"actor.fsdp_config.mixed_precision.param_dtype", "bf16|bfloat16", kPrecision,
+     "model.compute_dtype"},
+    {"actor.fsdp_config.mixed_precision.reduce_dtype", "fp32|float32|bf16|bfloat16",
+     "gradients are summed in float32, which is more exact than bfloat16", kLeaveOut},
+    {"actor.fsdp_config.wrap_policy", kAny, kSharded, ""},
     {"actor.fsdp_config.ulysses_sequence_parallel_size", "1", kSequenceParallel,
      "set it to 1; a trainer computes whole sequences"},
     {"actor.fsdp_config.seed", kAny, "trainer.seed, data.seed and rollout.seed are the seeds", ""},
@@ -342,6 +423,12 @@ constexpr VerlRule kRules[] = {
     {"ref.fsdp_config.turbo_config", kNone, "there is no fsdp_turbo", kFsdpRemedy},
     {"ref.fsdp_config.dtype", "bf16|bfloat16", "model.compute_dtype is bfloat16",
      "model.compute_dtype"},
+    {"ref.fsdp_config.mixed_precision", kAny, kPrecision, ""},
+    {"ref.fsdp_config.mixed_precision.param_dtype", "bf16|bfloat16", kPrecision,
+     "model.compute_dtype"},
+    {"ref.fsdp_config.mixed_precision.buffer_dtype", kAny, kPrecision, ""},
+    {"ref.fsdp_config.mixed_precision.reduce_dtype", kAny, kPrecision, ""},
+    {"ref.fsdp_config.wrap_policy", kAny, kSharded, ""},
     {"ref.model.path", kNone, "the reference policy is model.path", kLeaveOut},
     {"ref.router_replay.mode", "disabled", "there is no replay of a router", kLeaveOut},
     {"ref.profiler", kAny, kNoProfiler, ""},
@@ -392,6 +479,20 @@ constexpr VerlRule kRules[] = {
     {"reward.sandbox_fusion.url", kNone, "no code of a response is run", kRewardRemedy},
 };
 
+// Sections whose own rule is about their known keys alone. A key of an engine or of FSDP that is
+// not known may change the result, and one that is mistyped would be lost without a word.
+constexpr std::string_view kClosedSections[] = {"actor.fsdp_config",
+                                                "actor.fsdp_config.mixed_precision",
+                                                "ref",
+                                                "ref.fsdp_config",
+                                                "ref.fsdp_config.mixed_precision",
+                                                "rollout.engine_kwargs",
+                                                "rollout.engine_kwargs.sglang",
+                                                "rollout.engine_kwargs.trtllm",
+                                                "rollout.engine_kwargs.vllm",
+                                                "rollout.multi_turn",
+                                                "rollout.agent"};
+
 constexpr char kNoTracker[] = "that tracker is not written; jsonl and tensorboard have all metrics";
 
 constexpr VerlValue kValues[] = {
@@ -420,23 +521,76 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
+using RulesByKey = std::unordered_map<std::string_view, const VerlRule*>;
+
+const RulesByKey& RulesOfKeys() {
+  static const auto* const rules = [] {
+    auto* all = new RulesByKey;
+    for (const VerlRule& rule : kRules) all->emplace(rule.key, &rule);
+    return all;
+  }();
+  return *rules;
+}
+
+// The innermost closed section around `key`; empty: none is.
+std::string_view ClosedSectionOf(std::string_view key) {
+  for (size_t dot = key.rfind('.'); dot != std::string_view::npos; dot = key.rfind('.')) {
+    key = key.substr(0, dot);
+    if (std::find(std::begin(kClosedSections), std::end(kClosedSections), key) !=
+        std::end(kClosedSections)) {
+      return key;
+    }
+  }
+  return "";
+}
+
+// verl's own name of a canonical key of a closed section.
+std::string KnownName(std::string_view key) { return "actor_rollout_ref." + std::string(key); }
+
+// Whether a key of a closed section is one of verl's, a section of such keys, or inside of a key
+// that is known and holds others.
+bool IsKnownIn(std::string_view section, std::string_view key) {
+  const std::string within = KnownName(key) + ".";
+  for (const VerlKey& known : KnownVerlKeys()) {
+    if (known.key.starts_with(within)) return true;
+  }
+  for (; key.size() > section.size(); key = key.substr(0, key.rfind('.'))) {
+    if (RulesOfKeys().contains(key) || FindVerlKey(KnownName(key)) != nullptr) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::span<const VerlRule> VerlRules() { return kRules; }
 
 const VerlRule* FindVerlRule(std::string_view key) {
-  static const auto* const rules = [] {
-    auto* all = new std::unordered_map<std::string_view, const VerlRule*>;
-    for (const VerlRule& rule : kRules) all->emplace(rule.key, &rule);
-    return all;
-  }();
+  const RulesByKey& rules = RulesOfKeys();
   if (IsTypeName(key)) return &kTypeName;
+  const std::string_view closed = ClosedSectionOf(key);
+  if (!closed.empty() && !IsKnownIn(closed, key)) return nullptr;
   while (true) {
-    if (const auto found = rules->find(key); found != rules->end()) return found->second;
+    if (const auto found = rules.find(key); found != rules.end()) return found->second;
     const size_t dot = key.rfind('.');
     if (dot == std::string_view::npos) return nullptr;
     key = key.substr(0, dot);
   }
+}
+
+std::vector<std::string> VerlKeysBeside(std::string_view key) {
+  std::vector<std::string> keys;
+  const std::string_view section = ClosedSectionOf(key);
+  if (section.empty()) return keys;
+  const std::string within = std::string(section) + ".";
+  for (const VerlRule& rule : kRules) {
+    if (rule.key.starts_with(within)) keys.emplace_back(rule.key);
+  }
+  const std::string verls = KnownName(within);
+  for (const VerlKey& known : KnownVerlKeys()) {
+    if (known.key.starts_with(verls))
+      keys.push_back(within + std::string(known.key.substr(verls.size())));
+  }
+  return keys;
 }
 
 bool HasVerlRules(std::string_view section) {

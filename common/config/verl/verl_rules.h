@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tandem {
 
@@ -22,8 +23,12 @@ struct VerlRule {
 std::span<const VerlRule> VerlRules();
 
 // The rule for `key`, the canonical name of a key that the schema does not have: its own, or that
-// of the innermost section around it that has one. nullptr: this is no key of verl's that we know.
+// of the innermost section around it that has one. nullptr: this is no key of verl's that we know,
+// or it is in a section where only known keys are accepted, such as the engines' own arguments.
 const VerlRule* FindVerlRule(std::string_view key);
+
+// The known keys of such a section around `key`, for a suggestion; empty: there is none.
+std::vector<std::string> VerlKeysBeside(std::string_view key);
 
 // Whether a rule is about a key inside `section`, a canonical name, or about the section itself.
 bool HasVerlRules(std::string_view section);

@@ -127,7 +127,7 @@ void CpuForwardOps::Sample(Matrix hidden,
       kernels_.combine_chunks(stats + i * chunks, chunks, &draw.stats);
       out[i].entropy = draw.stats.entropy;
       draw.choice = IsFiltered(row, vocab_limit)
-                        ? ChunkChoice{chunks, 0.0f}
+                        ? ChunkChoice{chunks, 0.0}
                         : ChooseChunk(kernels_, row, stats + i * chunks, chunks, draw.stats);
     }
   });

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/ops/numerics_layout.h"
+
 namespace tandem {
 namespace {
 
@@ -59,6 +61,47 @@ int64_t FilterIds(const SampleRow& row, int64_t vocab_limit, const float* weight
   return count;
 }
 
+// Calls `visit` with every chunk's index and weight, until it returns false. A weight is relative
+// to exp of the row's largest logit, as those of single ids are.
+template <typename Visit>
+void VisitChunkWeights(const KernelSet& kernels,
+                       const ChunkStats* chunks,
+                       int64_t count,
+                       float max,
+                       const Visit& visit) {
+  constexpr int64_t kBlock = 64;  // chunks whose exponentials are computed together
+  float maxima[kBlock], scales[kBlock];
+  for (int64_t first = 0; first < count; first += kBlock) {
+    const int64_t n = std::min(kBlock, count - first);
+    for (int64_t i = 0; i < n; ++i) maxima[i] = chunks[first + i].max;
+    kernels.exp_logits(maxima, n, 1.0f, max, scales);
+    for (int64_t i = 0; i < n; ++i) {
+      const float weight = chunks[first + i].sum * scales[i];
+      if (!visit(first + i, static_cast<double>(weight))) return;
+    }
+  }
+}
+
+struct RunningSum {
+  int64_t index = 0;
+  double before = 0;  // sum of what comes before the index
+};
+
+// Adds `values` to `before` one by one up to the first at which the sum passes `target`. If
+// rounding leaves the sum below the target, that is the last one that is not 0.
+template <typename Value>
+RunningSum PassingSum(const Value* values, int64_t count, double before, double target) {
+  RunningSum last{0, before};
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = values[i];
+    if (value == 0) continue;
+    last = {i, before};
+    before += value;
+    if (before > target) break;
+  }
+  return last;
+}
+
 }  // namespace
 
 bool IsFiltered(const SampleRow& row, int64_t vocab_limit) {
@@ -76,19 +119,25 @@ ChunkChoice ChooseChunk(const KernelSet& kernels,
     while (choice.chunk < count - 1 && chunks[choice.chunk].max < stats.max) ++choice.chunk;
     return choice;
   }
-  const float target = row.uniform * stats.sum;
+  double total = 0;
+  VisitChunkWeights(kernels, chunks, count, stats.max, [&](int64_t, double weight) {
+    total += weight;
+    return true;
+  });
+  const double target = row.uniform * total;
   // The last chunk with a possible token, if rounding leaves the sum below the target: tokens of
   // later chunks may be masked.
   ChunkChoice last;
-  for (; choice.chunk < count; ++choice.chunk) {
-    float scale = 0;
-    kernels.exp_logits(&chunks[choice.chunk].max, 1, 1.0f, stats.max, &scale);
-    const float weight = chunks[choice.chunk].sum * scale;
-    if (choice.before + weight > target) return choice;
-    if (weight != 0.0f) last = choice;
-    choice.before += weight;
-  }
-  return last;
+  double before = 0;
+  bool found = false;
+  VisitChunkWeights(kernels, chunks, count, stats.max, [&](int64_t chunk, double weight) {
+    found = before + weight > target;
+    if (found) choice = {chunk, (target - before) / weight};
+    if (weight != 0) last = {chunk, 1.0};
+    before += weight;
+    return !found;
+  });
+  return found ? choice : last;
 }
 
 int64_t ChooseInChunk(const KernelSet& kernels,
@@ -99,17 +148,23 @@ int64_t ChooseInChunk(const KernelSet& kernels,
                       int64_t cols,
                       float* scratch) {
   if (row.temperature == 0.0f) return std::max_element(logits, logits + cols) - logits;
-  const float target = row.uniform * stats.sum;
   kernels.exp_logits(logits, cols, InverseTemperature(row.temperature), stats.max, scratch);
-  float before = choice.before;
-  int64_t last = 0;  // the last possible token, if rounding leaves the sum below the target
-  for (int64_t i = 0; i < cols; ++i) {
-    if (scratch[i] == 0.0f) continue;
-    last = i;
-    before += scratch[i];
-    if (before > target) break;
+  const int64_t groups = (cols + kDrawGroup - 1) / kDrawGroup;
+  std::fill(scratch + cols, scratch + groups * kDrawGroup, 0.0f);
+  // Each group is added in ascending order. All groups advance together, as one addition after the
+  // other would wait for the one before.
+  double sums[kVocabChunk / kDrawGroup] = {};
+  for (int64_t i = 0; i < kDrawGroup; ++i) {
+    for (int64_t group = 0; group < groups; ++group) {
+      sums[group] += static_cast<double>(scratch[group * kDrawGroup + i]);
+    }
   }
-  return last;
+  double total = 0;
+  for (int64_t group = 0; group < groups; ++group) total += sums[group];
+  const double target = choice.share * total;
+  const RunningSum group = PassingSum(sums, groups, 0, target);
+  const int64_t first = group.index * kDrawGroup;
+  return first + PassingSum(scratch + first, kDrawGroup, group.before, target).index;
 }
 
 int32_t ChooseFiltered(const KernelSet& kernels,
@@ -123,7 +178,7 @@ int32_t ChooseFiltered(const KernelSet& kernels,
   const int64_t count = FilterIds(row, vocab_limit, weights, ids);
   double total = 0;
   for (int64_t i = 0; i < count; ++i) total += static_cast<double>(weights[ids[i]]);
-  const double target = static_cast<double>(row.uniform) * total;
+  const double target = row.uniform * total;
   double before = 0;
   int32_t chosen = 0;  // unchanged if the logits are NaN
   for (int64_t i = 0; i < count; ++i) {

@@ -12,11 +12,13 @@ namespace tandem {
 // Whether top-k or top-p may exclude ids: such a row needs all of its logits.
 bool IsFiltered(const SampleRow& row, int64_t vocab_limit);
 
-// The vocabulary chunk that contains the token of an unfiltered row, and the sum of the chunks
-// before it. `chunks` [VocabChunks] and `stats` are at the scoring temperature.
+// The vocabulary chunk that contains the token of an unfiltered row, and where in the chunk's
+// weight the draw falls. `chunks` [VocabChunks] and `stats` are at the scoring temperature. All
+// sums over weights are in double, so that ids of any probability that the uniform can tell from 0
+// are drawn as often as they should be; docs/reference/numerics.md says in which order.
 struct ChunkChoice {
   int64_t chunk = 0;
-  float before = 0;
+  double share = 0;  // of the chunk's weight that lies before the draw, in [0, 1]
 };
 ChunkChoice ChooseChunk(const KernelSet& kernels,
                         const SampleRow& row,

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string_view>
 
@@ -21,6 +23,7 @@
 #include "common/config/verl/hydra_value.h"
 #include "common/config/verl/known_keys.h"
 #include "common/config/verl/verl_rules.h"
+#include "common/formats/files.h"
 
 namespace tandem {
 namespace {
@@ -111,10 +114,17 @@ absl::Status TakeHydraFlags(const std::string& name, std::vector<ScriptArgument>
 }
 
 absl::Status RefuseOtherKinds(const std::vector<ConfigOverride>& overrides) {
-  for (const ConfigOverride& override : overrides) {
+  std::map<std::string, size_t> last;  // of a key, which alone counts: ~key takes it out
+  for (size_t i = 0; i < overrides.size(); ++i) {
+    const auto split = SplitHydraOverride(overrides[i].text);
+    if (split.ok()) last[CanonicalKey(split->key)] = i;
+  }
+  for (size_t i = 0; i < overrides.size(); ++i) {
+    const ConfigOverride& override = overrides[i];
     const auto split = SplitHydraOverride(override.text);
     if (!split.ok() || !split->value.has_value()) continue;
     const std::string key = CanonicalKey(split->key);
+    if (last[key] != i) continue;
     const std::string value = Unquoted(*split->value);
     for (const ScriptKind& kind : kOtherKinds) {
       const bool of_key = key == kind.key || key.starts_with(std::string(kind.key) + ".");
@@ -195,6 +205,7 @@ std::optional<std::string> OtherDefault(const VerlKey& known, const std::string&
 
 // Adds verl's defaults that decide the result, and lists the others.
 void AddDefaults(const LoadedConfig& loaded, OutputLines& lines, std::string& others) {
+  std::set<std::string> listed;  // in `others`
   for (const VerlKey& known : KnownVerlKeys()) {
     // verl reads this section with Megatron only; with FSDP it is model.lora_rank and its like.
     if (known.key.starts_with("actor_rollout_ref.model.lora.")) continue;
@@ -211,14 +222,14 @@ void AddDefaults(const LoadedConfig& loaded, OutputLines& lines, std::string& ot
         key != "actor.optim.lr_warmup_steps") {
       lines[key] = {*value,
                     fmt::format("verl's default; Tandem's is {}", KeyToYaml(DefaultConfig(), key))};
-    } else {
+    } else if (listed.insert(key).second) {
       others += fmt::format("#   {}: {} here; verl's default is {}\n", key, ours, *value);
     }
   }
   for (const KeySpec& spec : ConfigSchema()) {
     const std::string& verl = spec.info.verl();
-    const bool told = loaded.origins.contains(spec.key) || lines.contains(spec.key) ||
-                      absl::StrContains(others, fmt::format("#   {}: ", spec.key));
+    const bool told =
+        loaded.origins.contains(spec.key) || lines.contains(spec.key) || listed.contains(spec.key);
     if (told || spec.section || !absl::StrContains(verl, "verl's default")) continue;
     others +=
         fmt::format("#   {}: {} here; {}\n", spec.key, KeyToYaml(loaded.config, spec.key), verl);
@@ -245,6 +256,28 @@ std::string Comments(const std::string& title, const std::string& lines) {
   return lines.empty() ? "" : fmt::format("\n# {}\n{}", title, lines);
 }
 
+// Adds to the overrides what the user gave to a script that does not pass on "$@".
+absl::Status AddArguments(const std::string& name,
+                          const std::vector<std::string>& given,
+                          ScriptCommand& command) {
+  for (const std::string& argument : given) {
+    const bool passed_on =
+        std::any_of(command.arguments.begin(), command.arguments.end(),
+                    [&](const ScriptArgument& known) { return known.text == argument; });
+    if (passed_on) continue;
+    if (absl::StrContains(argument, "=") || argument.starts_with('~')) {
+      command.arguments.push_back({.text = argument});
+    } else if (std::find(command.unread.begin(), command.unread.end(), argument) !=
+               command.unread.end()) {
+      return InvalidArgument(
+          "command line: {}: the script {} does not read this argument, and it is no override, "
+          "which is written key=value or ~key: leave it out",
+          argument, name);
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ConfigFromVerl(const std::string& name,
@@ -255,12 +288,7 @@ absl::StatusOr<std::string> ConfigFromVerl(const std::string& name,
     return InvalidArgument("{}:{}", name, std::string(evaluated.status().message()));
   }
   ScriptCommand command = *std::move(evaluated);
-  for (const std::string& argument : context.arguments) {  // of a script that does not read "$@"
-    const bool used =
-        std::any_of(command.arguments.begin(), command.arguments.end(),
-                    [&](const ScriptArgument& given) { return given.text == argument; });
-    if (!used && absl::StrContains(argument, "=")) command.arguments.push_back({.text = argument});
-  }
+  TANDEM_RETURN_IF_ERROR(AddArguments(name, context.arguments, command));
   TANDEM_RETURN_IF_ERROR(TakeHydraFlags(name, command.arguments));
   std::vector<ConfigOverride> overrides;
   for (const ScriptArgument& argument : command.arguments) {
@@ -309,6 +337,21 @@ std::string AsScript(const std::string& text) {
   return script + "\n";
 }
 
+// Replaces `file` at once, and says that it did.
+absl::Status WriteYaml(const std::string& file, const std::string& yaml, std::ostream& out) {
+  std::error_code error;
+  const bool existed = std::filesystem::exists(file, error);
+  if (existed && !std::filesystem::is_regular_file(file, error)) {
+    return InvalidArgument(
+        "{} is no regular file, and is not replaced: name another file, or leave -o out for "
+        "standard output",
+        file);
+  }
+  TANDEM_RETURN_IF_ERROR(WriteFileAtomically(file, yaml));
+  out << "wrote " << file << (existed ? ", in place of the file that was there\n" : "\n");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status FromVerlCommand(const FromVerlOptions& options, std::istream& in, std::ostream& out) {
@@ -334,12 +377,7 @@ absl::Status FromVerlCommand(const FromVerlOptions& options, std::istream& in, s
     out << yaml;
     return absl::OkStatus();
   }
-  std::ofstream file(options.output, std::ios::binary);
-  file << yaml;
-  file.close();
-  if (!file) return absl::UnavailableError(fmt::format("{} cannot be written", options.output));
-  out << "wrote " << options.output << "\n";
-  return absl::OkStatus();
+  return WriteYaml(options.output, yaml, out);
 }
 
 }  // namespace tandem

@@ -26,7 +26,8 @@ absl::StatusOr<std::string> ConfigFromVerl(const std::string& name,
                                            const std::string& script,
                                            const ScriptContext& context);
 
-// Reads the script, and writes what ConfigFromVerl makes of it. NotFound: a file.
+// Reads the script, and writes what ConfigFromVerl makes of it; an output file is replaced at once,
+// which is said. NotFound: the script; errors of writing as WriteFileAtomically.
 absl::Status FromVerlCommand(const FromVerlOptions& options, std::istream& in, std::ostream& out);
 
 }  // namespace tandem

@@ -42,10 +42,14 @@ struct Variable {
 
 enum class Truth { kYes, kNo, kNotRun };
 
-// What $ and what follows it stand for. `separate`: each value is a word of its own ("$@").
+// How the commands that follow are skipped: up to the loop's next turn, its end, or the function's.
+enum class Jump { kNone, kContinue, kBreak, kReturn };
+
+// What $ and what follows it stand for.
 struct Expansion {
   std::vector<Text> values;
-  bool separate = false;
+  bool separate = false;  // each value is a word of its own, as of "$@"
+  bool is_list = false;   // of $@, $* or all of an array, which a range counts by value
 };
 
 class ScriptEvaluator {
@@ -67,6 +71,9 @@ class ScriptEvaluator {
                              found_[1].line, found_[0].line);
     }
     found_[0].notes.assign(notes_.begin(), notes_.end());
+    for (const std::string& argument : context_.arguments) {
+      if (!read_.contains(argument)) found_[0].unread.push_back(argument);
+    }
     return std::move(found_[0]);
   }
 
@@ -100,11 +107,15 @@ class ScriptEvaluator {
   absl::StatusOr<Truth> RunList(const std::vector<ShellNode>& list) {
     Truth last = Truth::kYes;
     for (const ShellNode& node : list) {
-      if (exit_line_ > 0) break;
+      if (Skips()) break;
       TANDEM_ASSIGN_OR_RETURN(last, Run(node));
+      last_truth_ = last;
     }
     return last;
   }
+
+  // Whether the rest of a list is not reached.
+  bool Skips() const { return exit_line_ > 0 || jump_ != Jump::kNone; }
 
   absl::StatusOr<Truth> Run(const ShellNode& node) {
     if (++commands_ > kMaxCommands) return Fail("the script makes no end");
@@ -130,6 +141,7 @@ class ScriptEvaluator {
       case ShellNode::Kind::kAnd:
       case ShellNode::Kind::kOr: {
         TANDEM_ASSIGN_OR_RETURN(const Truth left, RunList(node.parts[0]));
+        if (Skips()) return left;
         const bool is_and = node.kind == ShellNode::Kind::kAnd;
         if (left == Truth::kNotRun) {
           notes_.insert(
@@ -162,7 +174,7 @@ class ScriptEvaluator {
     size_t part = 0;
     for (; part + 1 < node.parts.size(); part += 2) {
       TANDEM_ASSIGN_OR_RETURN(const bool holds, Holds(node.parts[part]));
-      if (exit_line_ > 0) return Truth::kYes;
+      if (Skips()) return Truth::kYes;
       if (holds) return RunList(node.parts[part + 1]);
     }
     return part < node.parts.size() ? RunList(node.parts[part]) : Truth::kYes;
@@ -186,20 +198,35 @@ class ScriptEvaluator {
     for (size_t i = 1; i < node.words.size(); ++i) {
       TANDEM_RETURN_IF_ERROR(Expand(node.words[i], values));
     }
+    ++loops_;
     for (const Text& value : values) {
       if (exit_line_ > 0) break;
       variables_[node.words[0].raw] = {.values = {value}};
       TANDEM_RETURN_IF_ERROR(RunList(node.parts[0]).status());
+      if (EndsLoop()) break;
     }
+    --loops_;
     return Truth::kYes;
   }
 
+  // After a loop's turn: whether `break`, `return` or a loop further out ends the loop.
+  bool EndsLoop() {
+    if (jump_ == Jump::kNone || jump_ == Jump::kReturn) return jump_ == Jump::kReturn;
+    if (--jump_loops_ > 0) return true;
+    return std::exchange(jump_, Jump::kNone) == Jump::kBreak;
+  }
+
   absl::StatusOr<Truth> RunWhile(const ShellNode& node) {
+    ++loops_;
     while (exit_line_ == 0) {
       TANDEM_ASSIGN_OR_RETURN(const bool holds, Holds(node.parts[0]));
-      if (holds == node.until) break;
-      TANDEM_RETURN_IF_ERROR(RunList(node.parts[1]).status());
+      if (!Skips()) {
+        if (holds == node.until) break;
+        TANDEM_RETURN_IF_ERROR(RunList(node.parts[1]).status());
+      }
+      if (EndsLoop()) break;
     }
+    --loops_;
     return Truth::kYes;
   }
 
@@ -226,10 +253,55 @@ class ScriptEvaluator {
     if (++nesting_ > kMaxNesting) return Fail("functions call each other too deeply");
     std::vector<Text> arguments(words.begin() + 1, words.end());
     arguments.swap(positional_);
-    const auto result = RunList(body);
+    const int loops = std::exchange(loops_, 0);
+    ++calls_;
+    auto result = RunList(body);
+    --calls_;
+    loops_ = loops;
     arguments.swap(positional_);
     --nesting_;
+    if (result.ok() && std::exchange(jump_, Jump::kNone) == Jump::kReturn) result = returned_;
     return result;
+  }
+
+  // `break`, `continue` and their number of loops, 1 unless it is given.
+  absl::StatusOr<Truth> LeaveLoop(const std::vector<Text>& words) {
+    const std::string& name = words[0].text;
+    if (loops_ == 0) return Fail(name + " is outside of a loop of its function: take it out");
+    TANDEM_ASSIGN_OR_RETURN(const int64_t loops, NumberAfter(words, 1));
+    if (loops < 1) return Fail(name + " takes a number of loops, 1 or more");
+    jump_ = name == "break" ? Jump::kBreak : Jump::kContinue;
+    jump_loops_ = std::min<int64_t>(loops, loops_);
+    return Truth::kYes;
+  }
+
+  absl::StatusOr<Truth> Return(const std::vector<Text>& words) {
+    if (calls_ == 0) return Fail("return is outside of a function: write exit, or take it out");
+    returned_ = last_truth_;
+    if (words.size() > 1) {
+      TANDEM_ASSIGN_OR_RETURN(const int64_t status, NumberAfter(words, 0));
+      returned_ = status == 0 ? Truth::kYes : Truth::kNo;
+    }
+    jump_ = Jump::kReturn;
+    return returned_;
+  }
+
+  absl::StatusOr<Truth> Shift(const std::vector<Text>& words) {
+    TANDEM_ASSIGN_OR_RETURN(const int64_t count, NumberAfter(words, 1));
+    if (count < 0 || count > std::ssize(positional_)) return Truth::kNo;  // as bash: none goes
+    positional_.erase(positional_.begin(), positional_.begin() + count);
+    return Truth::kYes;
+  }
+
+  // The number behind a command's name, or `missing`.
+  absl::StatusOr<int64_t> NumberAfter(const std::vector<Text>& words, int64_t missing) const {
+    if (words.size() < 2) return missing;
+    int64_t number = 0;
+    if (!words[1].unknown.empty()) return Unknown(words[1].unknown, words[0].text);
+    if (words.size() > 2 || !absl::SimpleAtoi(words[1].text, &number)) {
+      return Fail(fmt::format("{} takes one whole number", words[0].text));
+    }
+    return number;
   }
 
   absl::Status Assign(const ShellAssignment& assignment) {
@@ -311,10 +383,9 @@ class ScriptEvaluator {
       }
       return Truth::kYes;
     }
-    if (name == "shift") {
-      if (!positional_.empty()) positional_.erase(positional_.begin());
-      return Truth::kYes;
-    }
+    if (name == "shift") return Shift(words);
+    if (name == "break" || name == "continue") return LeaveLoop(words);
+    if (name == "return") return Return(words);
     if (name == "echo") {
       last_echo_.clear();
       for (size_t i = 1; i < words.size(); ++i) last_echo_ += (i > 1 ? " " : "") + words[i].text;
@@ -328,7 +399,10 @@ class ScriptEvaluator {
       notes_.insert(
           fmt::format("line {}: what the file sets is not known, as it is not read", node.line));
     }
-    if (name == "eval" || name == "read" || name == "mapfile") {
+    static const std::set<std::string> kSetters = {"eval",      "read", "mapfile",
+                                                   "readarray", "let",  "getopts"};
+    const bool prints_into = name == "printf" && words.size() > 1 && words[1].text == "-v";
+    if (kSetters.contains(name) || prints_into) {
       return Fail(name + " sets what only running it would tell: write the values into the script");
     }
     return Truth::kNotRun;
@@ -679,10 +753,16 @@ class ScriptEvaluator {
     return value;
   }
 
+  void NoteRead(const Text& argument) {
+    if (argument.line == kOnCommandLine) read_.insert(argument.text);
+  }
+
   // The values of a name, $1, $@ and their like.
   absl::StatusOr<Expansion> ValueOf(const std::string& name, bool missing_is_noted) {
-    if (name == "@" || name == "*")
-      return Expansion{.values = positional_, .separate = name == "@"};
+    if (name == "@" || name == "*") {
+      for (const Text& argument : positional_) NoteRead(argument);
+      return Expansion{.values = positional_, .separate = name == "@", .is_list = true};
+    }
     if (name == "#") return Expansion{.values = {{.text = fmt::format("{}", positional_.size())}}};
     if (name == "?") return Expansion{.values = {{.text = "0"}}};
     if (name == "-") return Expansion{.values = {{}}};
@@ -693,7 +773,9 @@ class ScriptEvaluator {
     if (absl::SimpleAtoi(name, &index)) {
       if (index == 0) return Expansion{.values = {{.unknown = "the name of the script"}}};
       if (index > std::ssize(positional_)) return Expansion{};
-      return Expansion{.values = {positional_[static_cast<size_t>(index - 1)]}};
+      const Text& argument = positional_[static_cast<size_t>(index - 1)];
+      NoteRead(argument);
+      return Expansion{.values = {argument}};
     }
     const std::optional<Variable> variable = Find(name);
     if (variable.has_value()) {
@@ -733,9 +815,9 @@ class ScriptEvaluator {
                                                    std::string_view::npos));
     }
     if (counts) {
-      const size_t count = value.separate || name == "@" ? value.values.size()
-                           : value.values.empty()        ? 0
-                                                         : value.values[0].text.size();
+      const size_t count = value.is_list          ? value.values.size()
+                           : value.values.empty() ? 0
+                                                  : value.values[0].text.size();
       return Expansion{.values = {{.text = fmt::format("{}", count)}}};
     }
     return rest.empty() ? absl::StatusOr<Expansion>(value) : Modified(name, value, rest);
@@ -746,7 +828,7 @@ class ScriptEvaluator {
     const std::optional<Variable> variable = Find(name);
     const std::vector<Text> values = variable.has_value() ? variable->values : std::vector<Text>{};
     if (subscript == "@" || subscript == "*") {
-      return Expansion{.values = values, .separate = subscript == "@"};
+      return Expansion{.values = values, .separate = subscript == "@", .is_list = true};
     }
     TANDEM_ASSIGN_OR_RETURN(const Text index, Arithmetic(subscript));
     int64_t at = 0;
@@ -767,7 +849,7 @@ class ScriptEvaluator {
     if (op.size() == 1 && std::string_view("-=+?").find(op[0]) != std::string_view::npos) {
       return WithDefault(name, value, op[0], empty_counts, rest.substr(empty_counts ? 2 : 1));
     }
-    if (empty_counts) return Part(value, rest.substr(1));
+    if (empty_counts) return Part(value, name == "@" || name == "*", rest.substr(1));
     Expansion changed = value;
     for (Text& text : changed.values) {
       TANDEM_RETURN_IF_ERROR(Change(rest, text));
@@ -795,8 +877,8 @@ class ScriptEvaluator {
     return Expansion{.values = {std::move(text)}};
   }
 
-  // :offset and :offset:length, of the arguments or of a text.
-  absl::StatusOr<Expansion> Part(const Expansion& value, const std::string& range) {
+  // :offset and :offset:length, of the arguments (`positional`), an array or a text.
+  absl::StatusOr<Expansion> Part(Expansion value, bool positional, const std::string& range) {
     const size_t colon = range.find(':');
     TANDEM_ASSIGN_OR_RETURN(const Text offset_text, Arithmetic(range.substr(0, colon)));
     TANDEM_ASSIGN_OR_RETURN(
@@ -807,21 +889,30 @@ class ScriptEvaluator {
         !absl::SimpleAtoi(length_text.text, &length) || length < 0) {
       return Fail(fmt::format(":{} is not read here", range));
     }
-    if (value.separate) {  // ${@:2} counts from 1
-      const int64_t first = std::max<int64_t>(offset - 1, 0);
-      Expansion part{.separate = true};
-      for (int64_t i = first; i < std::ssize(value.values) && i - first < length; ++i) {
-        part.values.push_back(value.values[static_cast<size_t>(i)]);
+    if (value.is_list) {
+      // $1 is at offset 1 of the arguments, behind the script's name; an array begins at 0.
+      if (positional) {
+        value.values.insert(value.values.begin(), {.unknown = "the name of the script"});
       }
-      return part;
+      const std::vector<Text> all = std::exchange(value.values, {});
+      const int64_t first = FromEnd(offset, std::ssize(all));
+      for (int64_t i = first; i < std::ssize(all) && i - first < length; ++i) {
+        value.values.push_back(all[static_cast<size_t>(i)]);
+      }
+      return value;
     }
-    Expansion part = value;
-    for (Text& text : part.values) {
-      const int64_t size = std::ssize(text.text);
-      const int64_t begin = std::clamp<int64_t>(offset < 0 ? size + offset : offset, 0, size);
-      text.text = text.text.substr(static_cast<size_t>(begin), static_cast<size_t>(length));
+    for (Text& text : value.values) {
+      const auto begin = static_cast<size_t>(FromEnd(offset, std::ssize(text.text)));
+      text.text = text.text.substr(begin, static_cast<size_t>(length));
     }
-    return part;
+    return value;
+  }
+
+  // An offset into `size` things, of which a negative one counts from the end; `size`: there are
+  // none from there on.
+  static int64_t FromEnd(int64_t offset, int64_t size) {
+    if (offset < 0) offset += size;
+    return offset < 0 || offset > size ? size : offset;
   }
 
   // %, %%, #, ##, /, //, ^^ and ,, of one text.
@@ -879,6 +970,13 @@ class ScriptEvaluator {
   std::set<std::string> notes_;
   std::string other_entry_;  // another module that is started
   std::string last_echo_;
+  std::set<std::string> read_;  // of the command line's arguments
+  Truth last_truth_ = Truth::kYes;
+  Jump jump_ = Jump::kNone;
+  int64_t jump_loops_ = 0;  // that `break` or `continue` still has to leave
+  Truth returned_ = Truth::kYes;
+  int loops_ = 0;  // around the command, of its function
+  int calls_ = 0;  // of functions around the command
   int exit_line_ = 0;
   int line_ = 0;
   int commands_ = 0;

@@ -29,7 +29,8 @@ struct ScriptArgument {
 struct ScriptCommand {
   std::vector<ScriptArgument> arguments;  // after verl.trainer.main_ppo
   int line = 0;
-  std::vector<std::string> notes;  // what was assumed, such as a variable that is not set
+  std::vector<std::string> notes;   // what was assumed, such as a variable that is not set
+  std::vector<std::string> unread;  // the context's arguments that nothing in the script reads
 };
 
 // The one command of `script` that starts verl.trainer.main_ppo. InvalidArgument, beginning with

@@ -1,5 +1,7 @@
 #include "common/base/philox.h"
 
+#include <cmath>
+
 #include <catch2/catch.hpp>
 
 TEST_CASE("Philox4x32 matches the published known-answer vectors", "[base][philox]") {
@@ -24,6 +26,21 @@ TEST_CASE("RandomUniform stays strictly inside 0 and 1", "[base][philox]") {
   REQUIRE(low > 0.0f);
   REQUIRE(high < 1.0f);
   REQUIRE(sum / 200000 == Approx(0.5).margin(0.005));
+}
+
+TEST_CASE("RandomUniform52 refines RandomUniform and stays strictly inside 0 and 1",
+          "[base][philox]") {
+  for (uint64_t i = 0; i < 100000; ++i) {
+    const double fine = tandem::RandomUniform52(7, 11, i);
+    REQUIRE(fine > 0);
+    REQUIRE(fine < 1);
+    const double coarse = static_cast<double>(tandem::RandomUniform(7, 11, i));
+    REQUIRE(std::abs(fine - coarse) < 0x1p-24);
+  }
+  // 52 bits: an odd multiple of 2^-53.
+  const double scaled = tandem::RandomUniform52(7, 11, 5) * 0x1p53;
+  REQUIRE(scaled == std::floor(scaled));
+  REQUIRE(std::fmod(scaled, 2) == 1);
 }
 
 TEST_CASE("RandomUniform depends on seed, stream and index", "[base][philox]") {

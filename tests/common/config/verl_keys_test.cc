@@ -123,6 +123,47 @@ TEST_CASE("verl's keys that would change the result are refused by name with rea
   }
 }
 
+TEST_CASE("arguments of an engine that change the result are refused, and unknown ones named") {
+  const std::string engine = "actor_rollout_ref.rollout.engine_kwargs.";
+  for (const std::string override :
+       {"vllm.hf_overrides={rope_theta:1}", "vllm.logits_processors=[a.B]",
+        "vllm.generation_config=auto", "vllm.override_generation_config.top_k=20",
+        "vllm.dtype=float16", "vllm.speculative_config.method=ngram", "sglang.dtype=float16",
+        "sglang.json_model_override_args='{}x'"}) {
+    const std::string message = Refusal({"+" + engine + override});
+    INFO(message);
+    REQUIRE(message.starts_with("--set: " + engine));
+    REQUIRE(message.find("cannot be honoured: ") != std::string::npos);
+  }
+  REQUIRE(Refusal({"+" + engine + "vllm.hf_override=x"})
+              .ends_with("unknown key; did you mean rollout.engine_kwargs.vllm.hf_overrides?"));
+  REQUIRE(Refusal({"+" + engine + "vllm.never_heard_of=1"})
+              .ends_with("unknown key; it may change the result: leave it out; "
+                         "docs/reference/verl.md has the known keys"));
+  REQUIRE(LoadSet({"+" + engine + "vllm.compilation_config={cudagraph_mode:FULL,level:3}",
+                   engine + "sglang={}", engine + "vllm=null",
+                   "+" + engine + "trtllm.batch_wait_timeout_iters=32"})
+              .without_effect.size() == 4);
+}
+
+TEST_CASE("a mistyped key of FSDP is unknown, and a precision that is not computed refused") {
+  const std::string actor = "actor_rollout_ref.actor.fsdp_config.";
+  REQUIRE(Refusal({actor + "reshard_after_foward=True"})
+              .ends_with("unknown key; did you mean actor.fsdp_config.reshard_after_forward?"));
+  REQUIRE(Refusal({"actor_rollout_ref.ref.fsdp_config.fsdp_sise=2"})
+              .ends_with("unknown key; did you mean ref.fsdp_config.fsdp_size?"));
+  REQUIRE(Refusal({actor + "parm_offload=True"})
+              .ends_with("unknown key; did you mean actor.fsdp_config.param_offload?"));
+  REQUIRE(Refusal({"+" + actor + "mixed_precision.param_dtype=fp32"})
+              .find("cannot be honoured: model.compute_dtype") != std::string::npos);
+  REQUIRE(Refusal({"+" + actor + "mixed_precision={param_dtype: bf16, reduce_dtyp: fp32}"})
+              .find("mixed_precision.reduce_dtype?") != std::string::npos);
+  REQUIRE(LoadSet({actor + "fsdp_size=-1", actor + "wrap_policy.transformer_layer_cls_to_wrap=[A]",
+                   "+" + actor + "mixed_precision.reduce_dtype=fp32",
+                   "actor_rollout_ref.ref.fsdp_config.forward_prefetch=True"})
+              .without_effect.size() == 4);
+}
+
 TEST_CASE("all keys of another engine are refused in one line") {
   REQUIRE(
       Refusal({"actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2",

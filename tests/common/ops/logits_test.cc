@@ -5,6 +5,8 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
+#include "common/ops/cpu/kernels/isa.h"
+#include "common/ops/cpu/sample_row.h"
 #include "common/ops/numerics_layout.h"
 #include "tests/common/ops/ops_fixture.h"
 #include "trainer_worker/forward_backward/layer_loop.h"
@@ -284,6 +286,106 @@ TEST_CASE("Sample inverts the cumulative distribution over ascending ids", "[ops
     REQUIRE(u >= cumulative[id] - p[id] - 1e-6);
     REQUIRE(tokens[i].log_prob == Approx(std::log(p[id])).margin(2e-5));
   }
+}
+
+namespace {
+
+// What the sampler's functions choose from a row of logits.
+struct Chooser {
+  explicit Chooser(std::vector<float> row_logits)
+      : kernels(**ChooseKernels(DType::kFloat32)), logits(std::move(row_logits)) {
+    chunks.resize(static_cast<size_t>(VocabChunks(std::ssize(logits))));
+    for (int64_t chunk = 0; chunk < std::ssize(chunks); ++chunk) {
+      kernels.chunk_stats(logits.data() + chunk * kVocabChunk,
+                          ChunkColumns(chunk, std::ssize(logits)), 1.0f,
+                          &chunks[static_cast<size_t>(chunk)]);
+    }
+    kernels.combine_chunks(chunks.data(), std::ssize(chunks), &stats);
+  }
+  size_t At(double uniform) const {
+    const SampleRow row = {.uniform = uniform};
+    const ChunkChoice choice = ChooseChunk(kernels, row, chunks.data(), std::ssize(chunks), stats);
+    std::vector<float> scratch(kVocabChunk);
+    return static_cast<size_t>(
+        choice.chunk * kVocabChunk +
+        ChooseInChunk(kernels, row, choice, stats, logits.data() + choice.chunk * kVocabChunk,
+                      ChunkColumns(choice.chunk, std::ssize(logits)), scratch.data()));
+  }
+
+  const KernelSet& kernels;
+  std::vector<float> logits;
+  std::vector<ChunkStats> chunks;
+  RowStats stats;
+};
+
+}  // namespace
+
+// Three ids have nearly all of the probability; of the others a quarter each has 6e-8, 2e-7, 1e-6
+// and 1e-10: with 23 random bits and sums in fp32 most of these are never drawn, and the others too
+// often. The uniforms of ten million draws are too few to see each id, so that every id's own
+// interval is tried, and its ends.
+TEST_CASE("Ids of small probability are drawn as often as they should be", "[ops][logits]") {
+  constexpr float kTail[] = {6e-8f, 2e-7f, 1e-6f, 1e-10f};
+  std::vector<float> logits;
+  for (size_t id = 0; id < 4000; ++id) logits.push_back(std::log(kTail[id % 4]));
+  for (const size_t head : {5, 1500, 3000}) logits[head] = std::log(0.333f);
+  const Chooser chooser(logits);
+  std::vector<float> weights(logits.size());
+  chooser.kernels.exp_logits(logits.data(), std::ssize(logits), 1.0f, chooser.stats.max,
+                             weights.data());
+  // Chunks are weighed by their sums in fp32, ids of a chunk by their own weights.
+  double total = 0;
+  std::vector<double> chunk_weights;
+  for (const ChunkStats& chunk : chooser.chunks) {
+    float scale = 0;
+    chooser.kernels.exp_logits(&chunk.max, 1, 1.0f, chooser.stats.max, &scale);
+    chunk_weights.push_back(static_cast<double>(chunk.sum * scale));
+    total += chunk_weights.back();
+  }
+  double begin = 0, largest_error = 0;
+  for (size_t chunk = 0; chunk < chunk_weights.size(); ++chunk) {
+    const size_t first = chunk * kVocabChunk, last = std::min(first + kVocabChunk, logits.size());
+    double own = 0;
+    for (size_t id = first; id < last; ++id) own += static_cast<double>(weights[id]);
+    largest_error = std::max(largest_error, std::abs(own / chunk_weights[chunk] - 1));
+    for (size_t id = first; id < last; ++id) {
+      const double share = static_cast<double>(weights[id]) / own * chunk_weights[chunk] / total;
+      for (const double part : {0.05, 0.5, 0.95}) {
+        INFO("id " << id << " of probability " << share << ", part " << part);
+        REQUIRE(chooser.At(begin + part * share) == id);
+      }
+      begin += share;
+    }
+  }
+  REQUIRE(begin == Approx(1.0).epsilon(1e-12));
+  REQUIRE(largest_error < 1e-5);  // of a chunk's probability, relative
+}
+
+// A chi-squared test over classes of ids, with a fixed seed.
+TEST_CASE("A million draws have the frequencies of their probabilities", "[ops][logits]") {
+  std::vector<float> logits;
+  for (size_t id = 0; id < 2100; ++id)
+    logits.push_back(-0.006f * static_cast<float>(id * 7 % 2100));
+  const Chooser chooser(logits);
+  constexpr uint64_t kDraws = 1000000;
+  std::vector<double> seen(logits.size());
+  for (uint64_t i = 0; i < kDraws; ++i) ++seen[chooser.At(RandomUniform52(1, 2, i))];
+  double total = 0, squares = 0, classes = 0, rare = 0, rare_expected = 0;
+  for (const float logit : logits) total += std::exp(static_cast<double>(logit));
+  for (size_t id = 0; id < logits.size(); ++id) {
+    const double expected = std::exp(static_cast<double>(logits[id])) / total * kDraws;
+    if (expected < 5) {
+      rare += seen[id];
+      rare_expected += expected;
+      continue;
+    }
+    squares += (seen[id] - expected) * (seen[id] - expected) / expected;
+    ++classes;
+  }
+  REQUIRE(rare_expected > 5);
+  squares += (rare - rare_expected) * (rare - rare_expected) / rare_expected;
+  INFO("chi-squared " << squares << " with " << classes << " degrees of freedom");
+  REQUIRE(std::abs(squares - classes) < 4 * std::sqrt(2 * classes));
 }
 
 TEST_CASE("Ids beyond the vocabulary limit are never sampled", "[ops][logits]") {

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/net/protocol.h"
 #include "tandem/v1/config.pb.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_run.h"
@@ -26,7 +27,7 @@ struct Workers {
   void Come(WorkerRole role, int rank, int64_t device_bytes) {
     const WorkerKey key{role, rank};
     REQUIRE(registry
-                .Register({.protocol = 1,
+                .Register({.protocol = kProtocolVersion,
                            .key = key,
                            .address = "unix:/x",
                            .boot_id = "host",

@@ -45,6 +45,8 @@ TEST_CASE("A report without a run is refused with what to do", "[ctl][report]") 
   const testing::TempDir dir;
   std::ostringstream out;
   REQUIRE(absl::IsInvalidArgument(ReportCommand({}, out)));
+  const absl::Status json = ReportCommand({.run_dir = dir.path(), .json = true}, out);
+  REQUIRE(Has(std::string(json.message()), "leave --json out"));
   REQUIRE(absl::IsNotFound(ReportCommand({.run_dir = dir.path()}, out)));
   std::ofstream(dir.path() / "run.db") << std::string(4096, 'x');
   const absl::Status garbage = ReportCommand({.run_dir = dir.path()}, out);

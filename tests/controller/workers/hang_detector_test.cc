@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/net/protocol.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/temp_dir.h"
 
@@ -29,7 +30,7 @@ struct HangWatchFixture {
                    const std::string& host = "here",
                    const std::string& start = "pid:[1] 7") {
     return registry
-        .Register({.protocol = 1,
+        .Register({.protocol = kProtocolVersion,
                    .key = kWatchedTrainer,
                    .boot_id = host,
                    .boot_nonce = std::to_string(pid),

@@ -15,6 +15,7 @@
 #include <absl/synchronization/notification.h>
 #include <catch2/catch.hpp>
 
+#include "common/net/protocol.h"
 #include "controller/workers/worker_pool.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/file_mode.h"
@@ -44,7 +45,7 @@ struct HoldersFixture {
   RankHolders holders{dir.path()};
 
   static Announcement Hello(const WorkerKey& key, int64_t pid, const std::string& start) {
-    return {.protocol = 1,
+    return {.protocol = kProtocolVersion,
             .key = key,
             .address = "unix:/x",
             .boot_id = "host-a",

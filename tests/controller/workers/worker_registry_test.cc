@@ -7,6 +7,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/net/protocol.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/text.h"
 
@@ -19,7 +20,7 @@ const WorkerKey kRegisteredTrainer{WorkerRole::kTrainer, 0};
 const WorkerKey kRollout0{WorkerRole::kRollout, 0};
 
 Announcement Hello(const WorkerKey& key, const std::string& nonce) {
-  return {.protocol = 1,
+  return {.protocol = kProtocolVersion,
           .key = key,
           .address = "unix:/x",
           .boot_id = "host-a",

@@ -142,7 +142,7 @@ __device__ Kept Filter(const Weights& weights, const DrawRow& row, Shared& share
 
 // Chooses the chunk where the cumulative weight of the kept ids passes uniform * total.
 __device__ void ChooseChunk(
-    const Weights& weights, const Kept& kept, float uniform, int chunks, Shared& shared) {
+    const Weights& weights, const Kept& kept, double uniform, int chunks, Shared& shared) {
   auto* const sums = reinterpret_cast<uint64_t*>(SharedMemory());
   auto* const ties = reinterpret_cast<uint32_t*>(sums + chunks);
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -175,8 +175,7 @@ __device__ void ChooseChunk(
       left -= taken;
       total += sums[chunk] + taken * unit;
     }
-    shared.target =
-        static_cast<uint64_t>(static_cast<double>(uniform) * static_cast<double>(total));
+    shared.target = static_cast<uint64_t>(uniform * static_cast<double>(total));
     shared.before = 0;
     shared.ties = kept.ties;
     shared.chunk = 0;

@@ -1,5 +1,6 @@
 // Draws for rows that are greedy or not filtered: chooses a chunk by the chunks' sums and a token
-// by the chunk's logits, both in ascending order. One block per row.
+// by the chunk's logits, both in ascending order and with sums in double, in the CPU's order
+// (cpu/sample_row.cc). One block per row.
 #include "common/ops/cuda/rows/element_math.h"
 #include "common/ops/cuda/rows/sampling.h"
 
@@ -8,10 +9,12 @@ namespace {
 
 constexpr int kChunk = static_cast<int>(kCudaVocabChunk);
 constexpr int kThreads = 128;
+constexpr int kGroup = 32;  // ids whose weights are added before the groups are: kDrawGroup
+constexpr int kGroups = kChunk / kGroup;
 
 struct Choice {
   int chunk;
-  float before;  // sum of the chunks before it
+  double share;  // of the chunk's weight that lies before the draw
 };
 
 // By a complete warp: the lowest chunk that has the row's largest logit.
@@ -26,48 +29,71 @@ __device__ Choice GreedyChunk(const LogitSums* sums, int chunks, float max) {
     const uint32_t other = ShuffleXor(lowest, lanes);
     if (other < lowest) lowest = other;
   }
-  return {static_cast<int>(lowest), 0.0f};
+  return {static_cast<int>(lowest), 0.0};
 }
 
-// By a whole warp: the chunk in which the cumulative weight passes `target`. If rounding leaves the
-// sum below the target, it is the last one with a weight: tokens of later chunks may be masked.
-__device__ Choice ChunkAt(const LogitSums* sums, int chunks, float max, float target) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  Choice choice = {0, 0.0f}, last = choice;
+// By a complete warp: the weights of chunks first, ..., first + 31, one per lane; 0 beyond the
+// last.
+__device__ float ChunkWeight(const LogitSums* sums, int first, int chunks, float max) {
+  const int chunk = first + static_cast<int>(threadIdx.x) % 32;
+  return chunk < chunks ? sums[chunk].sum * ExpOfNegative(sums[chunk].max - max) : 0.0f;
+}
+
+// By a complete warp: the chunk in which the cumulative weight passes `uniform` times the sum of
+// all. If rounding leaves the cumulative weight below that, it is the last one with a weight:
+// tokens of later chunks may be masked.
+__device__ Choice ChunkAt(const LogitSums* sums, int chunks, float max, double uniform) {
+  double total = 0;
   for (int first = 0; first < chunks; first += 32) {
-    const int n = chunks - first < 32 ? chunks - first : 32;
-    float mine = 0;
-    if (lane < n) mine = sums[first + lane].sum * ExpOfNegative(sums[first + lane].max - max);
-    for (int i = 0; i < n; ++i) {
-      const float weight = Shuffle(mine, i);
-      if (choice.before + weight > target) return choice;
-      if (weight != 0.0f) last = choice;
-      choice.before += weight;
-      ++choice.chunk;
+    const float mine = ChunkWeight(sums, first, chunks, max);
+    for (int i = 0; i < 32; ++i) total += static_cast<double>(Shuffle(mine, i));
+  }
+  const double target = uniform * total;
+  double before = 0;
+  Choice last = {0, 0.0};
+  for (int first = 0; first < chunks; first += 32) {
+    const float mine = ChunkWeight(sums, first, chunks, max);
+    for (int i = 0; i < 32; ++i) {
+      const auto weight = static_cast<double>(Shuffle(mine, i));
+      if (before + weight > target) return {first + i, (target - before) / weight};
+      if (weight != 0) last = {first + i, 1.0};
+      before += weight;
     }
   }
   return last;
 }
 
-// The index at which the sum of `before` and the chunk's weights, added one by one, passes
-// `target`. If rounding leaves the sum below the target, it is the last one with a weight.
-__device__ int DrawnIndex(const float* weights, int n, float before, float target) {
-  constexpr int kRead = 16;  // weights that are read together
-  int index = 0;
-  bool passed = false;
-  for (int first = 0; first < n && !passed; first += kRead) {
-    float read[kRead];
-    TANDEM_UNROLL
-    for (int i = 0; i < kRead; ++i) read[i] = first + i < n ? weights[first + i] : 0.0f;
-    TANDEM_UNROLL
-    for (int i = 0; i < kRead; ++i) {
-      if (passed || read[i] == 0.0f) continue;
-      index = first + i;
-      before += read[i];
-      passed = before > target;
-    }
+struct Running {
+  int index;
+  double before;  // sum of what comes before the index
+};
+
+// Adds `values` to `before` one by one up to the first at which the sum passes `target`. If
+// rounding leaves the sum below the target, that is the last one that is not 0.
+template <typename Value>
+__device__ Running PassingSum(const Value* values, int count, double before, double target) {
+  Running last = {0, before};
+  for (int i = 0; i < count; ++i) {
+    const auto value = static_cast<double>(values[i]);
+    if (value == 0) continue;
+    last = {i, before};
+    before += value;
+    if (before > target) break;
   }
-  return index;
+  return last;
+}
+
+// By one thread: the index of a chunk's weights at which their sum passes `share` of it. `groups`
+// are the sums of each kGroup weights.
+__device__ int DrawnIndex(const float* weights, const double* groups, int n, double share) {
+  const int count = (n + kGroup - 1) / kGroup;
+  double total = 0;
+  for (int group = 0; group < count; ++group) total += groups[group];
+  const double target = share * total;
+  const Running group = PassingSum(groups, count, 0, target);
+  const int first = group.index * kGroup;
+  const int left = n - first < kGroup ? n - first : kGroup;
+  return first + PassingSum(weights + first, left, group.before, target).index;
 }
 
 __global__ void __launch_bounds__(kThreads) PlainDraw(const float* all_logits,
@@ -79,17 +105,17 @@ __global__ void __launch_bounds__(kThreads) PlainDraw(const float* all_logits,
                                                       const RowScore* scores,
                                                       SampledToken* out) {
   __shared__ float weights[kChunk];
+  __shared__ double groups[kGroups];
   __shared__ Choice chosen;
   const int64_t at = blockIdx.x;
   const DrawRow row = rows[at];
   if (row.kind == DrawKind::kFiltered) return;
   const bool greedy = row.kind == DrawKind::kGreedy;
   const RowStats stats = scores[at].stats;
-  const float target = row.uniform * stats.sum;
   const LogitSums* const sums = all_sums + at * chunks;
   if (threadIdx.x < 32) {
-    const Choice choice =
-        greedy ? GreedyChunk(sums, chunks, stats.max) : ChunkAt(sums, chunks, stats.max, target);
+    const Choice choice = greedy ? GreedyChunk(sums, chunks, stats.max)
+                                 : ChunkAt(sums, chunks, stats.max, row.uniform);
     if (threadIdx.x == 0) chosen = choice;
   }
   __syncthreads();
@@ -101,6 +127,13 @@ __global__ void __launch_bounds__(kThreads) PlainDraw(const float* all_logits,
         greedy ? logits[i] : ExpOfNegative(logits[i] * row.inverse_temperature - stats.max);
   }
   __syncthreads();
+  if (!greedy && threadIdx.x < kGroups) {
+    const int first = static_cast<int>(threadIdx.x) * kGroup;
+    double sum = 0;
+    for (int i = first; i < first + kGroup && i < n; ++i) sum += static_cast<double>(weights[i]);
+    groups[threadIdx.x] = sum;
+  }
+  __syncthreads();
   if (threadIdx.x != 0) return;
   int index = 0;
   if (greedy) {
@@ -108,7 +141,7 @@ __global__ void __launch_bounds__(kThreads) PlainDraw(const float* all_logits,
       if (weights[i] > weights[index]) index = i;
     }
   } else {
-    index = DrawnIndex(weights, n, chosen.before, target);
+    index = DrawnIndex(weights, groups, n, chosen.share);
   }
   out[at] = {first_id + index,
              (logits[index] * row.inverse_temperature - stats.max) - stats.log_sum, stats.entropy};

@@ -17,9 +17,9 @@ enum class DrawKind : int32_t { kGreedy, kWhole, kFiltered };
 
 // A SampleRow as the kernels read it.
 struct DrawRow {
+  double uniform = 0.5;
   DrawKind kind = DrawKind::kWhole;
   float inverse_temperature = 1;
-  float uniform = 0.5f;
   float top_p = 1;
   int32_t top_k = -1;  // at most 0: no limit
 };

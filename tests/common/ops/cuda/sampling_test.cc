@@ -98,6 +98,23 @@ TEST_CASE("From equal logits come the CPU's tokens", "[cuda][sampling]") {
   RequireCpuDraws(logits, rows);
 }
 
+TEST_CASE("Ids of a long tail are the CPU's, at both ends of their intervals", "[cuda][sampling]") {
+  constexpr size_t kRows = 64;
+  std::vector<float> logits(kRows * kSampledStride);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    logits[i] = i % kSampledStride % 700 == 5 ? 0.0f : -14.0f - 0.01f * static_cast<float>(i % 997);
+  }
+  std::vector<SampleRow> rows;
+  for (uint64_t i = 0; i < kRows; ++i) {
+    const double near = 0.25 * static_cast<double>(1 + i % 3);  // about where a head ends
+    rows.push_back({.uniform = i % 2 == 0 ? RandomUniform52(1, 2, i)
+                                          : near + 1e-5 * (RandomUniform52(3, 4, i) - 0.5)});
+  }
+  rows[0].uniform = 0x1p-53;
+  rows[2].uniform = 1.0 - 0x1p-53;
+  RequireCpuDraws(logits, rows);
+}
+
 TEST_CASE("Masked ids are never drawn, also where the last chunk has no other",
           "[cuda][sampling]") {
   constexpr size_t kRows = 48;

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/config/loaded_config.h"
+#include "common/formats/files.h"
 #include "controller/cli/verl/from_verl_command.h"
 #include "tests/common/config/config_file.h"
 
@@ -99,6 +100,20 @@ TEST_CASE("a script for images, Megatron or NPUs is refused in one line") {
               .find("only ppo_trainer") != std::string::npos);
 }
 
+TEST_CASE("what the user gives to a script that does not pass it on is taken or refused by name") {
+  const std::string script =
+      "N=${1:-2}\npython3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.n=$N \\\n"
+      "  data.image_key=images\n";
+  const auto yaml = FromVerl(script, {"7", "~data.image_key", "data.train_batch_size=32"});
+  INFO(yaml.status().ToString());
+  REQUIRE(yaml.ok());
+  REQUIRE(yaml->find("  n: 7 ") != std::string::npos);
+  REQUIRE(yaml->find("# command line: data.train_batch_size=32\n") != std::string::npos);
+  REQUIRE(FromVerl(script, {"7", "fast"}).status().message() ==
+          "command line: fast: the script run.sh does not read this argument, and it is no "
+          "override, which is written key=value or ~key: leave it out");
+}
+
 TEST_CASE("overrides alone are read from standard input, and written to a file") {
   const testing::ConfigFile folder("");
   const std::string output = folder.dir() + "/out.yaml";
@@ -111,6 +126,16 @@ TEST_CASE("overrides alone are read from standard input, and written to a file")
   REQUIRE(loaded.ok());
   REQUIRE(loaded->config.rollout().n() == 3);
   REQUIRE(loaded->config.algorithm().adv_estimator() == "rloo");
+  const std::string before = ReadWholeFile(output).value();
+  std::istringstream wrong("actor_rollout_ref.rollout.n=many\n"), again("rollout.n=4\n");
+  REQUIRE_FALSE(FromVerlCommand({.output = output}, wrong, out).ok());
+  REQUIRE(ReadWholeFile(output).value() == before);
+  out.str("");
+  REQUIRE(FromVerlCommand({.output = output}, again, out).ok());
+  REQUIRE(out.str() == "wrote " + output + ", in place of the file that was there\n");
+  std::istringstream once_more("rollout.n=4\n");
+  const absl::Status folder_refused = FromVerlCommand({.output = folder.dir()}, once_more, out);
+  REQUIRE(std::string(folder_refused.message()).find("is no regular file") != std::string::npos);
   REQUIRE(FromVerlCommand({.script = "/nonexistent.sh"}, in, out).code() ==
           absl::StatusCode::kNotFound);
 }

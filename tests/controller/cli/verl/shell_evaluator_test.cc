@@ -128,6 +128,43 @@ TEST_CASE("no command is run, and what only one could tell is refused by name wh
   REQUIRE(Words("", "t=$(date +%Y) u=$(date +'%m')x") == "t=1970|u=01x");
 }
 
+TEST_CASE("a range counts arguments from 1 and an array from 0") {
+  const std::string array = "A=(x y z)";
+  REQUIRE(Words(array, "\"${A[@]:1}\" ${A[@]:0:1} ${A[*]:2} ${A[@]: -1} ${#A[*]}") ==
+          "y|z|x|z|z|3");
+  REQUIRE(Words(array, "${A[@]:3} ${A[@]: -4} a") == "a");
+  REQUIRE(Words("", "\"${@:2}\" ${@:1:1} ${@: -1} ${*:3}", {"p", "q", "r"}) == "q|r|p|r|r");
+  for (const std::string name : {"@", "A[@]", "A[0]"}) {
+    REQUIRE(Words(array,
+                  "${" + name + ": -9223372036854775807 - 1}a${" + name + ":9223372036854775807}",
+                  {"p"}) == "a");
+  }
+  REQUIRE(ErrorOf("python3 -m verl.trainer.main_ppo ${@:0}\n").find("the name of the script") !=
+          std::string::npos);
+}
+
+TEST_CASE("break, continue and return skip what bash skips") {
+  const std::string loops =
+      "for i in 1 2 3 4; do\n  if [ $i = 2 ]; then continue; fi\n  [ $i = 4 ] && break\n  S+=$i\n"
+      "done\nfor i in 1 2; do for j in a b; do [ $j = b ] && continue 2; T+=$i$j; done; T+=x; "
+      "done\n"
+      "for i in 1 2; do for j in a b; do U+=$i$j; break 7; done; U+=x; done\n"
+      "while true; do V+=v; if [ ${#V} = 3 ]; then break; fi; done\n";
+  REQUIRE(Words(loops, "$S $T $U $V") == "13|1a2a|1a|vvv");
+  const std::string calls =
+      "f() {\n  for i in 1 2; do\n    if [ $1 = $i ]; then return 3; fi\n  done\n  A+=no$1\n}\n"
+      "f 1 || B=failed\nf 5 && C=fine\ng() { [ 1 = 2 ]; return; A+=x; }\ng || D=last\n"
+      "for i in 1 2; do f 2; E+=e; done\n";
+  REQUIRE(Words(calls, "$A $B $C $D $E") == "no5|failed|fine|last|ee");
+  REQUIRE(Words("shift 2", "$1 $#", {"p", "q", "r"}) == "r|1");
+  REQUIRE(ErrorOf("A=1\nbreak\n").starts_with("2: break is outside of a loop"));
+  REQUIRE(ErrorOf("f() { continue; }\nfor i in 1; do f; done\n").starts_with("1: continue is out"));
+  REQUIRE(ErrorOf("return 1\n").starts_with("1: return is outside of a function"));
+  REQUIRE(ErrorOf("for i in 1; do break 0; done\n").find("1 or more") != std::string::npos);
+  REQUIRE(ErrorOf("let A=1\n").starts_with("1: let sets what only running it"));
+  REQUIRE(ErrorOf("printf -v A %s x\n").starts_with("1: printf sets what only running it"));
+}
+
 TEST_CASE("a file that a script writes is no part of its commands") {
   REQUIRE(Words("cat > a.py << EOF\nif x: (\nEOF\nmkdir -p logs\npython a.py\nfor v in $(env | "
                 "grep X); do unset \"$v\"; done",
