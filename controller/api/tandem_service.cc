@@ -176,16 +176,18 @@ grpc::Status TandemService::ListSteps(grpc::ServerContext*,
                                       const v1::ListStepsRequest* request,
                                       v1::ListStepsResponse* response) {
   auto answer = AnswerSteps(parts_.run.store, *request);
-  if (answer.ok()) *response = *std::move(answer);
-  return ToGrpcStatus(answer.status());
+  if (!answer.ok()) return ToGrpcStatus(answer.status());
+  *response = *std::move(answer);
+  return grpc::Status::OK;
 }
 
 grpc::Status TandemService::ListSamples(grpc::ServerContext*,
                                         const v1::ListSamplesRequest* request,
                                         v1::ListSamplesResponse* response) {
   auto answer = AnswerSamples(parts_.run.store, *request);
-  if (answer.ok()) *response = *std::move(answer);
-  return ToGrpcStatus(answer.status());
+  if (!answer.ok()) return ToGrpcStatus(answer.status());
+  *response = *std::move(answer);
+  return grpc::Status::OK;
 }
 
 absl::StatusOr<GroupRequest> TandemService::MakeGroup(const v1::UserGenerateRequest& request) {

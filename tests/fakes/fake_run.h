@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/net/protocol.h"
 #include "controller/generation/overlapped_rounds.h"
 #include "controller/generation/round_generation.h"
 #include "controller/generation/whole_generation.h"
@@ -292,7 +293,7 @@ class FakeRun {
         if (registry.Ready(key)) continue;
         // The others were only cut off for a moment and come back as they were.
         if (dies_.erase(key) > 0 || !registry.Find(key)) ++nonce_of_[key];
-        (void)registry.Register({.protocol = 1,
+        (void)registry.Register({.protocol = kProtocolVersion,
                                  .key = key,
                                  .boot_id = "host",
                                  .device = "cpu:" + std::to_string(rank),

@@ -34,7 +34,7 @@ TEST_CASE("A named folder that is not there fails, it is not skipped") {
   TempDir dir;
   REQUIRE(setenv("TANDEM_TEST_FOLDER", (dir.path() / "missing").c_str(), 1) == 0);
   REQUIRE_THROWS_WITH(FolderOrSkip("TANDEM_TEST_FOLDER", "tests"),
-                      Catch::Contains("TANDEM_TEST_FOLDER") && Catch::Contains("no folder"));
+                      Catch::Contains("TANDEM_TEST_FOLDER") && Catch::Contains("not a folder"));
   REQUIRE(setenv("TANDEM_TEST_FOLDER", dir.path().c_str(), 1) == 0);
   REQUIRE(FolderOrSkip("TANDEM_TEST_FOLDER", "tests") == dir.path());
   REQUIRE(unsetenv("TANDEM_TEST_FOLDER") == 0);
@@ -111,7 +111,7 @@ TEST_CASE("A family without cases and a file that is not JSON are gaps") {
   Write(dir, "rewards.json", R"({"cases": []})");
   REQUIRE(OnlyGap(dir).find("no cases") != std::string::npos);
   Write(dir, "rewards.json", "{");
-  REQUIRE(OnlyGap(dir).find("no JSON") != std::string::npos);
+  REQUIRE(OnlyGap(dir).find("not JSON") != std::string::npos);
 }
 
 }  // namespace

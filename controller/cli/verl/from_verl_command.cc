@@ -343,7 +343,7 @@ absl::Status WriteYaml(const std::string& file, const std::string& yaml, std::os
   const bool existed = std::filesystem::exists(file, error);
   if (existed && !std::filesystem::is_regular_file(file, error)) {
     return InvalidArgument(
-        "{} is no regular file, and is not replaced: name another file, or leave -o out for "
+        "{} is not a regular file, and is not replaced: name another file, or leave -o out for "
         "standard output",
         file);
   }

@@ -154,7 +154,7 @@ TEST_CASE("A missing, mixed or stale rank file is named", "[tensor_file][state]"
   const testing::TempDir dir;
   const ModelSpec spec = testing::StoredSpec();
   REQUIRE_THAT(TrainingStateOpenError(dir.path(), spec, absl::StatusCode::kNotFound),
-               Contains("no complete checkpoint"));
+               Contains("not a complete checkpoint"));
   WriteAll(dir.path(), spec, 2);
   const fs::path second = dir.path() / TrainingStateFileName(1, 2);
   fs::rename(second, dir.path() / "kept");

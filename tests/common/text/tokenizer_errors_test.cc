@@ -89,7 +89,7 @@ TEST_CASE("Tokenizer files that are missing or corrupt are named", "[text]") {
   std::ofstream(dir / "generation_config.json") << R"({"eos_token_id": "x"})";
   const auto mistyped = Tokenizer::Load(dir.string());
   std::filesystem::remove_all(dir);
-  REQUIRE_THAT(std::string(corrupt.status().message()), Contains("no valid JSON"));
+  REQUIRE_THAT(std::string(corrupt.status().message()), Contains("is not valid JSON"));
   REQUIRE_THAT(std::string(mistyped.status().message()), Contains("generation_config.json"));
 }
 

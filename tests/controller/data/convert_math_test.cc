@@ -96,7 +96,7 @@ TEST_CASE("ConvertMath names the line it cannot convert", "[data][convert]") {
           std::string::npos);
   REQUIRE(f.Refusal(R"({"solution": "\\boxed{7}"})").find("\"problem\"") != std::string::npos);
   REQUIRE(f.Refusal(R"({"problem": "a", "answer": 7})").find("\"answer\"") != std::string::npos);
-  REQUIRE(f.Refusal("7").find("no JSON object") != std::string::npos);
+  REQUIRE(f.Refusal("7").find("not a JSON object") != std::string::npos);
   REQUIRE(f.Refusal("").find("no rows") != std::string::npos);
   REQUIRE(absl::IsNotFound(ConvertMath("/nonexistent", f.out).status()));
 }

@@ -105,7 +105,7 @@ TEST_CASE("A tensor type that cannot be read is named when it is read", "[tensor
 
 TEST_CASE("A file that is not GGUF or of another version is refused", "[tensor_file][gguf]") {
   REQUIRE_THAT(GgufOpenError("PK\x03\x04 something", absl::StatusCode::kInvalidArgument),
-               Contains("no GGUF file"));
+               Contains("not a GGUF file"));
   GgufBuilder builder;
   builder.set_version(1);
   REQUIRE_THAT(GgufOpenError(builder.Build(), absl::StatusCode::kInvalidArgument),
@@ -136,7 +136,7 @@ TEST_CASE("Impossible tensor entries are refused", "[tensor_file][gguf]") {
                Contains("5 dimensions"));
   REQUIRE_THAT(GgufOpenError(GgufBuilder().Tensor("w", {33}, 8, std::string(68, 'x')).Build(),
                              absl::StatusCode::kDataLoss),
-               Contains("no multiple of 32"));
+               Contains("not a multiple of 32"));
   REQUIRE_THAT(
       GgufOpenError(GgufBuilder().Tensor("w", {1}, 0, "xxxx").Tensor("w", {1}, 0, "xxxx").Build(),
                     absl::StatusCode::kDataLoss),

@@ -135,7 +135,7 @@ TEST_CASE("overrides alone are read from standard input, and written to a file")
   REQUIRE(out.str() == "wrote " + output + ", in place of the file that was there\n");
   std::istringstream once_more("rollout.n=4\n");
   const absl::Status folder_refused = FromVerlCommand({.output = folder.dir()}, once_more, out);
-  REQUIRE(std::string(folder_refused.message()).find("is no regular file") != std::string::npos);
+  REQUIRE(std::string(folder_refused.message()).find("is not a regular file") != std::string::npos);
   REQUIRE(FromVerlCommand({.script = "/nonexistent.sh"}, in, out).code() ==
           absl::StatusCode::kNotFound);
 }
