@@ -338,7 +338,9 @@ bool AskController(const std::string& address,
                    const std::function<absl::Status(ReadingCommands&)>& action,
                    std::ostream& out,
                    absl::Status& status) {
-  const bool may_read_files = !place.run_dir.empty() && place.address.empty();
+  // Whoever names a controller or a token wants to hear what becomes of them.
+  const bool may_read_files =
+      !place.run_dir.empty() && place.address.empty() && place.security.token_file.empty();
   auto api = ConnectTo(address, place, out);
   status = api.status();
   if (!api.ok()) return !may_read_files;
