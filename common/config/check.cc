@@ -23,7 +23,7 @@ void CheckRequired(const v1::Config& config, ConfigProblems& problems) {
   v1::Config copy = config;
   for (const KeySpec& spec : ConfigSchema()) {
     if (!spec.info.required() || spec.key.find('[') != std::string::npos) continue;
-    const google::protobuf::Message* parent = ParentOf(spec.key, &copy);
+    const google::protobuf::Message* parent = ParentMessage(spec.key, &copy);
     const google::protobuf::Reflection& r = *parent->GetReflection();
     const bool given = spec.field->is_repeated() ? r.FieldSize(*parent, spec.field) > 0
                                                  : !r.GetString(*parent, spec.field).empty();

@@ -333,7 +333,7 @@ YAML::Node OurValue(const Setting& setting, LoadedConfig& loaded) {
 
 // Sets one entry of the JSON object that the key holds; null takes it out.
 absl::Status SetJsonEntry(const Setting& setting, LoadedConfig& loaded) {
-  google::protobuf::Message* parent = ParentOf(setting.spec->key, &loaded.config);
+  google::protobuf::Message* parent = ParentMessage(setting.spec->key, &loaded.config);
   const std::string before = parent->GetReflection()->GetString(*parent, setting.spec->field);
   TANDEM_ASSIGN_OR_RETURN(const std::string after,
                           WithJsonEntry(before, setting.inner, setting.value));
@@ -382,7 +382,7 @@ std::string ApplySetting(const Setting& setting, FirstPlaces& first_places, Load
     }
   }
   const absl::Status set = setting.inner.empty() ? SetValue(spec, OurValue(setting, loaded),
-                                                            ParentOf(spec.key, &loaded.config))
+                                                            ParentMessage(spec.key, &loaded.config))
                                                  : SetJsonEntry(setting, loaded);
   if (!set.ok()) return std::string(set.message());
   if (setting.value.IsNull() && setting.inner.empty()) {

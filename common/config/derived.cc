@@ -17,7 +17,7 @@ namespace {
 void FillLists(v1::Config* config, const ConfigOrigins& given) {
   for (const KeySpec& spec : ConfigSchema()) {
     if (spec.info.list_default().empty() || given.contains(spec.key)) continue;
-    google::protobuf::Message* parent = ParentOf(spec.key, config);
+    google::protobuf::Message* parent = ParentMessage(spec.key, config);
     if (parent->GetReflection()->FieldSize(*parent, spec.field) > 0) continue;
     YAML::Node list(YAML::NodeType::Sequence);
     for (const std::string& entry : spec.info.list_default()) list.push_back(entry);

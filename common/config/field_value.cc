@@ -190,7 +190,7 @@ absl::Status SetValue(const KeySpec& spec, const YAML::Node& node, Message* pare
   return StoreEntry(spec, node, parent);
 }
 
-Message* ParentOf(const std::string& key, v1::Config* config) {
+Message* ParentMessage(const std::string& key, v1::Config* config) {
   Message* message = config;
   size_t begin = 0;
   for (size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', begin)) {

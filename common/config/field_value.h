@@ -25,6 +25,6 @@ absl::Status SetValue(const KeySpec& spec,
                       google::protobuf::Message* parent);
 
 // The message that contains `key`'s field ("a.b.c" -> config.a.b), created where missing.
-google::protobuf::Message* ParentOf(const std::string& key, v1::Config* config);
+google::protobuf::Message* ParentMessage(const std::string& key, v1::Config* config);
 
 }  // namespace tandem

@@ -198,7 +198,7 @@ const std::vector<ComputedCondition>& ComputedConditions() {
 
 // The value as text, equal for equal values.
 std::string Value(const KeySpec& spec, v1::Config& config) {
-  const google::protobuf::Message& parent = *ParentOf(spec.key, &config);
+  const google::protobuf::Message& parent = *ParentMessage(spec.key, &config);
   using Printer = google::protobuf::TextFormat;
   std::string all, one;
   if (!spec.field->is_repeated()) {
@@ -217,7 +217,7 @@ std::string Value(const KeySpec& spec, v1::Config& config) {
 bool AsIfLeftOut(const std::string& key, const v1::Config& config, ConfigOrigins origins) {
   const KeySpec& spec = *FindKey(key);
   v1::Config given = config, without = config;
-  google::protobuf::Message* parent = ParentOf(key, &without);
+  google::protobuf::Message* parent = ParentMessage(key, &without);
   parent->GetReflection()->ClearField(parent, spec.field);
   origins.erase(key);
   ResolveConfig(&without, origins);
@@ -262,7 +262,7 @@ void NoticeSmallSplit(const v1::Config& config,
 // A scalar as a user writes it.
 std::string ValueText(const KeySpec& spec, v1::Config& config) {
   using google::protobuf::FieldDescriptor;
-  const google::protobuf::Message& parent = *ParentOf(spec.key, &config);
+  const google::protobuf::Message& parent = *ParentMessage(spec.key, &config);
   const google::protobuf::Reflection& reflection = *parent.GetReflection();
   switch (spec.field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL:
@@ -334,7 +334,7 @@ std::vector<std::string> UnusedKeyNotices(const v1::Config& config, const Config
                     condition.needed);
     }
   }
-  v1::Config copy = config;  // ParentOf creates messages
+  v1::Config copy = config;  // ParentMessage creates messages
   for (const KeySpec& spec : ConfigSchema()) {
     for (const v1::KeyCondition& condition : spec.info.only_if()) {
       if (Holds(condition, copy)) continue;

@@ -31,7 +31,7 @@ absl::Status IoError(const std::string& path, const std::string& action, int err
       error);
 }
 
-std::string ParentOf(const std::string& path) {
+std::string ParentDirectory(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
   return parent.empty() ? "." : parent.string();
 }
@@ -98,7 +98,7 @@ absl::Status AtomicFile::Commit() {
     ::unlink(partial.c_str());
     return IoError(path_, "renaming the finished file", error);
   }
-  return SyncDirectory(ParentOf(path_));
+  return SyncDirectory(ParentDirectory(path_));
 }
 
 absl::Status WriteFileAtomically(const std::string& path, const std::string& content) {
@@ -201,7 +201,7 @@ absl::Status AtomicDirectory::Commit() {
     fs::remove_all(partial, ignored);
   }
   committed_ = true;
-  return SyncDirectory(ParentOf(path_));
+  return SyncDirectory(ParentDirectory(path_));
 }
 
 namespace {

@@ -12,6 +12,10 @@
 
 namespace tandem {
 
+// Of a run directory: who drives the run, and who starts its processes.
+inline constexpr const char* kControllerLock = "controller.lock";
+inline constexpr const char* kLauncherLock = "launcher.lock";
+
 // Held until it is destroyed or the process ends, however that ends: the kernel keeps the lock, and
 // a file that is left says nothing. The file names its holder, for the message to the next one.
 class DirectoryLock {

@@ -22,6 +22,12 @@ MeanStd MeanAndStd(const std::vector<double>& values) {
   return {.mean = mean, .std = std::sqrt(squares / count)};
 }
 
+double HalfWidthOf95Percent(const std::vector<double>& values) {
+  if (values.size() < 2) return 0;
+  const auto freedom = static_cast<double>(values.size() - 1);
+  return 1.96 * MeanAndStd(values).std / std::sqrt(freedom);  // std has n already
+}
+
 std::vector<int64_t> SubsetSizes(int64_t samples) {
   std::vector<int64_t> sizes;
   for (int64_t size = 2; size < samples; size *= 2) sizes.push_back(size);

@@ -18,6 +18,11 @@ struct MeanStd {
 // Sums in the order given, because a sum of doubles depends on it. An empty list gives zeros.
 MeanStd MeanAndStd(const std::vector<double>& values);
 
+// Half the width of the 95 % confidence interval of the values' mean, where the mean is normally
+// distributed: 1.96 times the deviation (divided by n - 1) over the square root of n. 0 for fewer
+// than two values.
+double HalfWidthOf95Percent(const std::vector<double>& values);
+
 // The k for which metrics @k are given: powers of two from 2 up to `samples`, and `samples` itself.
 // Empty for one sample or none.
 std::vector<int64_t> SubsetSizes(int64_t samples);

@@ -10,6 +10,7 @@
 #include "common/net/grpc_status.h"
 #include "common/net/worker_codec.h"
 #include "controller/run/evaluation.h"
+#include "controller/store/time_stamp.h"
 #include "controller/wire/run_answers.h"
 
 namespace tandem {

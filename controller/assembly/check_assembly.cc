@@ -15,7 +15,7 @@
 #include "controller/run/resume_point.h"
 #include "controller/store/checkpoint_index.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
-#include "controller/store/trackers.h"
+#include "controller/store/trackers/trackers.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

@@ -19,7 +19,7 @@ absl::Status Lock(const std::string& key,
                   const std::string& directory,
                   std::vector<DirectoryLock>* locks) {
   absl::StatusOr<DirectoryLock> lock =
-      DirectoryLock::Take(directory, "controller.lock", "a controller",
+      DirectoryLock::Take(directory, kControllerLock, "a controller",
                           "stop that run, or choose another " + key, kLeaveTime);
   if (!lock.ok()) return Annotate(lock.status(), key);
   locks->push_back(*std::move(lock));

@@ -65,8 +65,8 @@ class NotedCalls final : public CallObserver {
   const std::string worker_;
 };
 
-std::shared_ptr<CallObserver> ObserverOf(const std::shared_ptr<Blackbox>& blackbox,
-                                         const WorkerEntry& entry) {
+std::shared_ptr<CallObserver> MakeCallObserver(const std::shared_ptr<Blackbox>& blackbox,
+                                               const WorkerEntry& entry) {
   if (blackbox == nullptr) return nullptr;
   return std::make_shared<NotedCalls>(blackbox, entry.key().Text());
 }
@@ -79,12 +79,12 @@ ClientFactory GrpcClients(const v1::Config& config, const std::shared_ptr<Blackb
   return {.trainer =
               [timeout, security, blackbox](const WorkerEntry& entry) {
                 return MakeGrpcTrainerClient(entry.announcement.address, entry.incarnation, timeout,
-                                             security, ObserverOf(blackbox, entry));
+                                             security, MakeCallObserver(blackbox, entry));
               },
           .rollout =
               [timeout, security, blackbox](const WorkerEntry& entry) {
                 return MakeGrpcRolloutClient(entry.announcement.address, entry.incarnation, timeout,
-                                             security, ObserverOf(blackbox, entry));
+                                             security, MakeCallObserver(blackbox, entry));
               }};
 }
 

@@ -27,7 +27,7 @@
 #include "controller/store/progress.h"
 #include "controller/store/run_store.h"
 #include "controller/store/sample_store.h"
-#include "controller/store/trackers.h"
+#include "controller/store/trackers/trackers.h"
 #include "controller/workers/restart_budget.h"
 #include "controller/workers/worker_pool.h"
 #include "controller/workers/worker_registry.h"

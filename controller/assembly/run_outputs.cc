@@ -15,8 +15,8 @@
 #include "controller/report/run_figures.h"
 #include "controller/report/run_report.h"
 #include "controller/store/post_mortem/event_log.h"
-#include "controller/store/tensorboard_tracker.h"
-#include "controller/store/trackers.h"
+#include "controller/store/trackers/tensorboard_tracker.h"
+#include "controller/store/trackers/trackers.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

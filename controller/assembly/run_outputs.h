@@ -12,7 +12,7 @@
 #include "common/config/config.h"
 #include "controller/store/progress.h"
 #include "controller/store/run_store.h"
-#include "controller/store/trackers.h"
+#include "controller/store/trackers/trackers.h"
 
 namespace tandem {
 

@@ -12,7 +12,7 @@
 #include "controller/store/disk/disk_wait.h"
 #include "controller/store/progress.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
-#include "controller/store/trackers.h"
+#include "controller/store/trackers/trackers.h"
 
 namespace tandem {
 

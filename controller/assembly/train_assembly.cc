@@ -24,7 +24,7 @@
 #include "controller/store/checkpoint_index.h"
 #include "controller/store/post_mortem/blackbox.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
-#include "controller/store/trackers.h"
+#include "controller/store/trackers/trackers.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

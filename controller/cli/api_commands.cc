@@ -178,11 +178,6 @@ absl::StatusOr<Response> ApiCommands::Call(Method<Request, Response> method,
   return response;
 }
 
-template <typename Message>
-void ApiCommands::Print(const Message& message, const std::string& table) {
-  *out_ << (json_ ? ToJsonText(message) : table) << std::flush;
-}
-
 absl::StatusOr<v1::GetStatusResponse> ApiCommands::GetStatus() {
   return Call(&v1::TandemService::Stub::GetStatus, v1::GetStatusRequest(), kShort);
 }
@@ -226,10 +221,11 @@ absl::Status ApiCommands::Follow(v1::Operation operation, bool wait) {
       shown = operation.last_step();
     }
   }
-  Print(operation, operation.done() ? fmt::format("operation {} done, last step {}\n",
-                                                  operation.id(), operation.last_step())
-                                    : fmt::format("operation {} started at step {}\n",
-                                                  operation.id(), operation.first_step()));
+  PrintAnswer(*out_, json_, operation,
+              operation.done() ? fmt::format("operation {} done, last step {}\n", operation.id(),
+                                             operation.last_step())
+                               : fmt::format("operation {} started at step {}\n", operation.id(),
+                                             operation.first_step()));
   if (operation.error().empty()) return absl::OkStatus();
   return absl::AbortedError(operation.error());
 }
@@ -240,7 +236,7 @@ absl::Status ApiCommands::Pause() {
   TANDEM_ASSIGN_OR_RETURN(const auto reply, Call(&v1::TandemService::Stub::Pause, request, kShort));
   TANDEM_ASSIGN_OR_RETURN(
       const auto status, Call(&v1::TandemService::Stub::GetStatus, v1::GetStatusRequest(), kShort));
-  Print(reply, PauseText(status));
+  PrintAnswer(*out_, json_, reply, PauseText(status));
   return absl::OkStatus();
 }
 
@@ -249,7 +245,7 @@ absl::Status ApiCommands::Resume() {
   request.set_request_id(RequestId());
   TANDEM_ASSIGN_OR_RETURN(const auto reply,
                           Call(&v1::TandemService::Stub::Resume, request, kShort));
-  Print(reply, fmt::format("going on after step {}\n", reply.step()));
+  PrintAnswer(*out_, json_, reply, fmt::format("going on after step {}\n", reply.step()));
   return absl::OkStatus();
 }
 
@@ -257,8 +253,9 @@ absl::Status ApiCommands::Stop() {
   v1::StopRequest request;
   request.set_request_id(RequestId());
   TANDEM_ASSIGN_OR_RETURN(const auto reply, Call(&v1::TandemService::Stub::Stop, request, kShort));
-  Print(reply,
-        fmt::format("stopping after the current step; {} steps are finished\n", reply.step()));
+  PrintAnswer(
+      *out_, json_, reply,
+      fmt::format("stopping after the current step; {} steps are finished\n", reply.step()));
   return absl::OkStatus();
 }
 
@@ -278,7 +275,7 @@ absl::Status ApiCommands::Generate(const GenerateOptions& options) {
                           Call(&v1::TandemService::Stub::Generate, request, kUntilAnswered));
   std::string text;
   for (const std::string& response : reply.texts()) text += response + "\n";
-  Print(reply, text);
+  PrintAnswer(*out_, json_, reply, text);
   return absl::OkStatus();
 }
 
@@ -289,7 +286,7 @@ absl::Status ApiCommands::Evaluate(int64_t n, double temperature, int64_t max_pr
   request.set_max_prompts(max_prompts);
   TANDEM_ASSIGN_OR_RETURN(const auto reply,
                           Call(&v1::TandemService::Stub::Evaluate, request, kUntilAnswered));
-  Print(reply, EvaluationTable(reply));
+  PrintAnswer(*out_, json_, reply, EvaluationTable(reply));
   return absl::OkStatus();
 }
 
@@ -298,7 +295,7 @@ absl::Status ApiCommands::Check(const std::string& hf_checkpoint) {
   request.set_hf_checkpoint(hf_checkpoint);
   TANDEM_ASSIGN_OR_RETURN(const auto reply,
                           Call(&v1::TandemService::Stub::CheckWeights, request, kUntilAnswered));
-  Print(reply, CheckTable(reply));
+  PrintAnswer(*out_, json_, reply, CheckTable(reply));
   return reply.ok() ? absl::OkStatus() : absl::DataLossError("trainer and rollout weights differ");
 }
 

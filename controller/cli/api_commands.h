@@ -89,8 +89,6 @@ class ApiCommands final : public RunView {
                                 const Request& request,
                                 absl::Duration timeout);
   absl::Status Follow(v1::Operation operation, bool wait);
-  template <typename Message>
-  void Print(const Message& message, const std::string& table);
 
   std::string address_;
   std::unique_ptr<v1::TandemService::Stub> stub_;

@@ -407,4 +407,11 @@ std::string ToJsonText(const google::protobuf::Message& message) {
   return text + "\n";
 }
 
+void PrintAnswer(std::ostream& out,
+                 bool json,
+                 const google::protobuf::Message& answer,
+                 const std::string& text) {
+  out << (json ? ToJsonText(answer) : Printable(text)) << std::flush;
+}
+
 }  // namespace tandem

@@ -1,6 +1,7 @@
 // Prints replies of the API as tables or as JSON.
 #pragma once
 
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -36,5 +37,11 @@ std::string CheckTable(const v1::CheckResponse& check);
 
 // One line of JSON with the field names of the .proto files.
 std::string ToJsonText(const google::protobuf::Message& message);
+
+// Prints the answer of a call: as JSON, or as the text that was made of it.
+void PrintAnswer(std::ostream& out,
+                 bool json,
+                 const google::protobuf::Message& answer,
+                 const std::string& text);
 
 }  // namespace tandem

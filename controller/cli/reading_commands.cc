@@ -22,11 +22,6 @@ std::string CommandWords(const std::string& option, const std::string& value) {
   return (option.empty() ? "" : " " + option) + " " + word;
 }
 
-template <typename Message>
-void ReadingCommands::Print(const Message& message, const std::string& table) {
-  out_ << (json_ ? ToJsonText(message) : table) << std::flush;
-}
-
 absl::Status ReadingCommands::ShowStatus() {
   TANDEM_ASSIGN_OR_RETURN(const auto status, view_.GetStatus());
   std::string newest;
@@ -39,7 +34,8 @@ absl::Status ReadingCommands::ShowStatus() {
     const auto steps = view_.ListSteps(request);
     if (steps.ok()) newest += NewestStepText(*steps);
   }
-  Print(status, StatusTable(status) + NotMadeAgainText(status) + newest + PostMortemText(status));
+  PrintAnswer(out_, json_, status,
+              StatusTable(status) + NotMadeAgainText(status) + newest + PostMortemText(status));
   return absl::OkStatus();
 }
 
@@ -113,12 +109,12 @@ absl::Status ReadingCommands::Steps(const StepsOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const v1::ListStepsResponse steps, GatherSteps(options));
   TANDEM_RETURN_IF_ERROR(CheckMetrics(options, steps));
   if (json_) {
-    Print(steps, "");
+    PrintAnswer(out_, json_, steps, "");
     return absl::OkStatus();
   }
   const std::string table = options.metrics.empty() ? StepsText(steps, options.undone)
                                                     : MetricsTable(steps, options.metrics);
-  Print(steps, table + StepsEnd(options, steps));
+  PrintAnswer(out_, json_, steps, table + StepsEnd(options, steps));
   return absl::OkStatus();
 }
 
@@ -149,7 +145,7 @@ absl::Status ReadingCommands::Samples(const SamplesOptions& options) {
     return MakeStatus(absl::StatusCode::kNotFound,
                       "no step {} in this run: tandemctl steps lists all", step);
   }
-  Print(all, SamplesTable(all, options.width));
+  PrintAnswer(out_, json_, all, SamplesTable(all, options.width));
   return absl::OkStatus();
 }
 

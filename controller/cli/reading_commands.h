@@ -53,8 +53,6 @@ class ReadingCommands {
   absl::StatusOr<v1::ListStepsResponse> GatherSteps(const StepsOptions& options);
   absl::Status CheckMetrics(const StepsOptions& options, const v1::ListStepsResponse& steps);
   std::string StepsEnd(const StepsOptions& options, const v1::ListStepsResponse& steps);
-  template <typename Message>
-  void Print(const Message& message, const std::string& table);
 
   RunView& view_;
   const bool json_;

@@ -10,7 +10,7 @@
 #include "controller/report/run_report.h"
 #include "controller/store/post_mortem/run_state.h"
 #include "controller/store/sqlite/run_reader.h"
-#include "controller/wire/run_answers.h"
+#include "controller/store/time_stamp.h"
 
 namespace tandem {
 

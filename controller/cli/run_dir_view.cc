@@ -5,12 +5,12 @@
 #include <system_error>
 #include <vector>
 
-#include <absl/time/time.h>
-
 #include "common/base/status.h"
 #include "controller/cli/unsaved_steps.h"
 #include "controller/reward/answer_text.h"
+#include "controller/store/post_mortem/event_log.h"
 #include "controller/store/post_mortem/run_state.h"
+#include "controller/store/time_stamp.h"
 #include "controller/wire/run_answers.h"
 #include "tandem/v1/controller.pb.h"
 
@@ -18,11 +18,6 @@ namespace tandem {
 namespace {
 
 constexpr size_t kLogLines = 3;
-
-int64_t MicrosOfStamp(const std::string& stamp) {
-  absl::Time time;
-  return absl::ParseTime(absl::RFC3339_full, stamp, &time, nullptr) ? absl::ToUnixMicros(time) : 0;
-}
 
 double SecondsBetween(int64_t from_us, int64_t to_us) {
   return from_us == 0 || to_us < from_us ? 0 : static_cast<double>(to_us - from_us) / 1e6;
@@ -68,6 +63,19 @@ absl::Status AddNewestStep(SqliteRunReader& records,
   return absl::OkStatus();
 }
 
+// The last step that a recovery undid, and the newest events. What cannot be read is left out: the
+// status is of use without it.
+void AddRecords(RunRecords& records, v1::GetStatusResponse& status) {
+  const auto undone = records.ListSteps({.first_step = status.step() + 1,
+                                         .limit = 1,
+                                         .undone = true,
+                                         .workers = false,
+                                         .phases = false});
+  if (undone.ok() && !undone->empty()) status.set_last_lost_step(undone->back().step);
+  const auto events = records.ListEvents(static_cast<int64_t>(EventLog::kNewest));
+  if (events.ok()) AddEventsToStatus(*events, status);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RunDirView>> RunDirView::Open(const std::string& run_dir) {
@@ -89,7 +97,7 @@ absl::StatusOr<v1::GetStatusResponse> RunDirView::GetStatus() {
   v1::GetStatusResponse status;
   if (records_ != nullptr) {
     TANDEM_RETURN_IF_ERROR(AddNewestStep(*records_, state, status));
-    AddRecordsToStatus(*records_, status.step(), status);
+    AddRecords(*records_, status);
   }
   status.set_from_files(true);
   status.set_run_id(AsUtf8(state.run_id));

@@ -188,7 +188,7 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary, const RunFigures& figu
 
 void ConsoleProgress::Line(const std::string& text) {
   ClearBar();
-  std::fputs((text + "\n").c_str(), options_.out);
+  std::fputs((Printable(text) + "\n").c_str(), options_.out);
   std::fflush(options_.out);
   DrawBar();
 }

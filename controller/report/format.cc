@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "controller/report/terminal_text.h"
+
 namespace tandem {
 namespace {
 
@@ -52,7 +54,10 @@ std::string Sparkline(const std::vector<double>& values) {
   return line;
 }
 
-std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
+std::string FormatTable(std::vector<std::vector<std::string>> rows) {
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = OneLine(cell, 0);
+  }
   std::vector<size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()), 0);

@@ -4,7 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
 #include <fmt/format.h>
 
 namespace tandem {
@@ -130,6 +133,13 @@ std::string OneLine(const std::string& text, size_t width) {
     rest.remove_prefix(character.bytes.size());
   }
   return line;
+}
+
+std::string Printable(const std::string& text) {
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  return absl::StrJoin(lines, "\n", [](std::string* out, const std::string& line) {
+    out->append(OneLine(line, 0));
+  });
 }
 
 }  // namespace tandem

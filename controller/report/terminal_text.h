@@ -19,4 +19,7 @@ std::string CutToColumns(const std::string& text, size_t columns);
 // text or take no room (\u202e), line separators and bytes that are no UTF-8 (\xff).
 std::string OneLine(const std::string& text, size_t width);
 
+// The same of each line of `text`.
+std::string Printable(const std::string& text);
+
 }  // namespace tandem

@@ -59,18 +59,12 @@ std::vector<ValidationPrompt> ByPrompt(const std::vector<Prompt>& prompts,
 // width of its 95 % confidence interval with prompts taken as independent.
 void AddOverall(const std::vector<ValidationPrompt>& prompts,
                 std::map<std::string, double>& metrics) {
-  double sum = 0, sum_of_squares = 0;
+  std::vector<double> means;
   for (const ValidationPrompt& prompt : prompts) {
-    const double mean = MeanAndStd(prompt.values.at("reward")).mean;
-    sum += mean;
-    sum_of_squares += mean * mean;
+    means.push_back(MeanAndStd(prompt.values.at("reward")).mean);
   }
-  const double groups = std::max<double>(1, static_cast<double>(prompts.size()));
-  const double mean = sum / groups;
-  const double variance =
-      groups > 1 ? std::max(0.0, sum_of_squares - groups * mean * mean) / (groups - 1) : 0.0;
-  metrics[kValRewardMean] = mean;
-  metrics[kValRewardInterval] = 1.96 * std::sqrt(variance / groups);
+  metrics[kValRewardMean] = MeanAndStd(means).mean;
+  metrics[kValRewardInterval] = HalfWidthOf95Percent(means);
 }
 
 }  // namespace

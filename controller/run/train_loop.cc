@@ -19,6 +19,7 @@
 #include "controller/step/summary/group_metrics.h"
 #include "controller/store/checkpoint_index.h"
 #include "controller/store/run_store.h"
+#include "controller/store/time_stamp.h"
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {
@@ -252,8 +253,7 @@ absl::Status TrainLoop::Record(StepBatch& batch) {
                     .version = position_.version,
                     .metrics = StepMetrics(batch.facts, metas, batch.phases),
                     .phases = batch.phases.phases(),
-                    .finished_at = absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ",
-                                                    context_.clock.WallNow(), absl::UTCTimeZone()),
+                    .finished_at = StampText(absl::ToUnixMicros(context_.clock.WallNow())),
                     .groups = GroupsOf(samples)};
   TANDEM_RETURN_IF_ERROR(context_.store.RecordStep(record));
   context_.tracker.Log(batch.step, record.metrics);

@@ -15,7 +15,7 @@
 #include "controller/store/progress.h"
 #include "controller/store/run_store.h"
 #include "controller/store/sample_store.h"
-#include "controller/store/trackers.h"
+#include "controller/store/trackers/trackers.h"
 #include "controller/workers/worker_pool.h"
 
 namespace tandem {

@@ -5,9 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include <absl/time/time.h>
-
 #include "common/base/status.h"
+#include "controller/store/time_stamp.h"
 #include "controller/wire/record_codec.h"
 #include "tandem/v1/controller.pb.h"
 
@@ -17,7 +16,6 @@ namespace {
 constexpr int64_t kMaxSteps = 1000;
 constexpr int64_t kMaxSamples = 200;
 constexpr size_t kPageBytes = 3 << 20;
-constexpr int64_t kStatusEvents = 5;
 
 // The first `bytes` of a text, less what would split a character of UTF-8.
 std::string FirstBytes(const std::string& text, size_t bytes) {
@@ -55,12 +53,6 @@ v1::GroupRecord ToProto(const GroupRecord& group) {
 }
 
 }  // namespace
-
-std::string StampText(int64_t micros) {
-  if (micros == 0) return "";
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromUnixMicros(micros),
-                          absl::UTCTimeZone());
-}
 
 absl::StatusOr<v1::ListStepsResponse> AnswerSteps(RunRecords& records,
                                                   const v1::ListStepsRequest& request) {
@@ -128,17 +120,6 @@ void AddEventsToStatus(const std::vector<EventRecord>& events, v1::GetStatusResp
     proto->set_worker(event.worker);
     proto->set_text(event.text);
   }
-}
-
-void AddRecordsToStatus(RunRecords& records, int64_t made_steps, v1::GetStatusResponse& status) {
-  const auto undone = records.ListSteps({.first_step = made_steps + 1,
-                                         .limit = 1,
-                                         .undone = true,
-                                         .workers = false,
-                                         .phases = false});
-  if (undone.ok() && !undone->empty()) status.set_last_lost_step(undone->back().step);
-  const auto events = records.ListEvents(kStatusEvents);
-  if (events.ok()) AddEventsToStatus(*events, status);
 }
 
 }  // namespace tandem

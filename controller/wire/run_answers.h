@@ -29,11 +29,4 @@ absl::StatusOr<v1::ListSamplesResponse> AnswerSamples(RunRecords& records,
 
 void AddEventsToStatus(const std::vector<EventRecord>& events, v1::GetStatusResponse& status);
 
-// Sets last_lost_step, of a run that has made `made_steps` steps, and the newest events. Nothing
-// that cannot be read: the status is of use without it.
-void AddRecordsToStatus(RunRecords& records, int64_t made_steps, v1::GetStatusResponse& status);
-
-// "2026-01-02T03:04:05.000006Z"; "" for 0.
-std::string StampText(int64_t micros);
-
 }  // namespace tandem

@@ -101,7 +101,7 @@ int Launch(const Flags& flags) {
   if (folders.ok()) folders = MakeFolder(run_dir + "/logs");
   if (!folders.ok()) return Fail(FailedAt::kInputs, Annotate(folders, "cluster.run_dir"));
   const auto lock =
-      DirectoryLock::Take(run_dir, "launcher.lock", "a launcher",
+      DirectoryLock::Take(run_dir, kLauncherLock, "a launcher",
                           "stop it, or choose another directory with --set cluster.run_dir=DIR");
   if (!lock.ok()) return Fail(FailedAt::kInputs, Annotate(lock.status(), "cluster.run_dir"));
   LaunchPlan plan = MakeLaunchPlan(config, flags.bin_dir, flags.config, flags.overrides);

@@ -149,6 +149,7 @@ INSIDE = {
     "controller/reward/scorers": ["controller/reward"],
     "controller/step/summary": [],
     "controller/store/disk": ["controller/store"],
+    "controller/store/trackers": ["controller/store"],
     "controller/store/post_mortem": ["controller/store", "controller/store/sqlite"],
     "controller/store/sqlite": ["controller/store"],
     "trainer_worker/losses/policy": ["trainer_worker/losses"],

@@ -533,7 +533,7 @@ const RulesByKey& RulesOfKeys() {
 }
 
 // The innermost closed section around `key`; empty: none is.
-std::string_view ClosedSectionOf(std::string_view key) {
+std::string_view InnermostClosedSection(std::string_view key) {
   for (size_t dot = key.rfind('.'); dot != std::string_view::npos; dot = key.rfind('.')) {
     key = key.substr(0, dot);
     if (std::find(std::begin(kClosedSections), std::end(kClosedSections), key) !=
@@ -567,7 +567,7 @@ std::span<const VerlRule> VerlRules() { return kRules; }
 const VerlRule* FindVerlRule(std::string_view key) {
   const RulesByKey& rules = RulesOfKeys();
   if (IsTypeName(key)) return &kTypeName;
-  const std::string_view closed = ClosedSectionOf(key);
+  const std::string_view closed = InnermostClosedSection(key);
   if (!closed.empty() && !IsKnownIn(closed, key)) return nullptr;
   while (true) {
     if (const auto found = rules.find(key); found != rules.end()) return found->second;
@@ -579,7 +579,7 @@ const VerlRule* FindVerlRule(std::string_view key) {
 
 std::vector<std::string> VerlKeysBeside(std::string_view key) {
   std::vector<std::string> keys;
-  const std::string_view section = ClosedSectionOf(key);
+  const std::string_view section = InnermostClosedSection(key);
   if (section.empty()) return keys;
   const std::string within = std::string(section) + ".";
   for (const VerlRule& rule : kRules) {

@@ -1,10 +1,8 @@
-// It is one file because commands, conditions and expansions share the variables that they set and
-// read.
+// It is one file because commands and expansions share the variables that they set and read.
 #include "controller/cli/verl/shell_evaluator.h"
 
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
 #include <map>
 #include <set>
 #include <string_view>
@@ -13,10 +11,10 @@
 #include <absl/strings/match.h>
 #include <absl/strings/numbers.h>
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include "common/base/status.h"
 #include "controller/cli/verl/shell_arithmetic.h"
+#include "controller/cli/verl/shell_condition.h"
 #include "controller/cli/verl/shell_syntax.h"
 
 namespace tandem {
@@ -187,7 +185,7 @@ class ScriptEvaluator {
       for (const ShellWord& word : node.patterns[i]) {
         TANDEM_ASSIGN_OR_RETURN(const Text pattern, ExpandJoined(word.raw));
         if (!pattern.unknown.empty()) return Unknown(pattern.unknown, "a condition");
-        if (Matches(pattern.text, subject.text)) return RunList(node.parts[i]);
+        if (MatchesShellPattern(pattern.text, subject.text)) return RunList(node.parts[i]);
       }
     }
     return Truth::kYes;
@@ -430,112 +428,16 @@ class ScriptEvaluator {
 
   // ---- conditions
 
-  static bool Matches(const std::string& pattern, const std::string& text) {
-    return fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
-  }
-
   absl::StatusOr<Truth> Test(const std::vector<Text>& words) {
     std::vector<std::string> parts;
     for (const Text& word : words) {
       if (!word.unknown.empty()) return Unknown(word.unknown, "a condition");
       parts.push_back(word.text);
     }
-    if (parts.back() == "]" || parts.back() == "]]") parts.pop_back();
-    size_t at = 1;
-    TANDEM_ASSIGN_OR_RETURN(const bool holds, TestOr(parts, at, 0));
-    if (at != parts.size()) return Fail("a condition that is not read here");
-    return holds ? Truth::kYes : Truth::kNo;
-  }
-
-  absl::StatusOr<bool> TestOr(const std::vector<std::string>& parts, size_t& at, int depth) {
-    TANDEM_ASSIGN_OR_RETURN(bool holds, TestAnd(parts, at, depth));
-    while (at < parts.size() && (parts[at] == "||" || parts[at] == "-o")) {
-      TANDEM_ASSIGN_OR_RETURN(const bool other, TestAnd(parts, ++at, depth));
-      holds = holds || other;
-    }
-    return holds;
-  }
-
-  absl::StatusOr<bool> TestAnd(const std::vector<std::string>& parts, size_t& at, int depth) {
-    TANDEM_ASSIGN_OR_RETURN(bool holds, TestOne(parts, at, depth));
-    while (at < parts.size() && (parts[at] == "&&" || parts[at] == "-a")) {
-      TANDEM_ASSIGN_OR_RETURN(const bool other, TestOne(parts, ++at, depth));
-      holds = holds && other;
-    }
-    return holds;
-  }
-
-  absl::StatusOr<bool> TestOne(const std::vector<std::string>& parts, size_t& at, int depth) {
-    if (depth > kMaxNesting) return Fail("a condition is nested too deeply");
-    if (at >= parts.size()) return false;  // [ ] is false
-    const std::string first = parts[at];
-    const size_t left = parts.size() - at;
-    const bool binary = left >= 3 && IsComparison(parts[at + 1]);
-    if (!binary && first == "!") {
-      TANDEM_ASSIGN_OR_RETURN(const bool inner, TestOne(parts, ++at, depth + 1));
-      return !inner;
-    }
-    if (!binary && first == "(") {
-      TANDEM_ASSIGN_OR_RETURN(const bool inner, TestOr(parts, ++at, depth + 1));
-      if (at >= parts.size() || parts[at] != ")") return Fail("a condition lacks )");
-      ++at;
-      return inner;
-    }
-    if (binary) {
-      at += 3;
-      return Compare(first, parts[at - 2], parts[at - 1]);
-    }
-    if (left >= 2 && first.size() == 2 && first[0] == '-') {
-      at += 2;
-      return TestUnary(first[1], parts[at - 1]);
-    }
-    ++at;
-    return !first.empty();
-  }
-
-  static bool IsComparison(const std::string& sign) {
-    static const std::set<std::string> kSigns = {"=",   "==",  "!=",  "<",   ">",   "-eq",
-                                                 "-ne", "-lt", "-le", "-gt", "-ge", "=~"};
-    return kSigns.contains(sign);
-  }
-
-  absl::StatusOr<bool> Compare(const std::string& a,
-                               const std::string& sign,
-                               const std::string& b) {
-    if (sign == "=" || sign == "==") return Matches(b, a) || a == b;
-    if (sign == "!=") return !Matches(b, a) && a != b;
-    if (sign == "<") return a < b;
-    if (sign == ">") return a > b;
-    if (sign == "=~") return Fail("=~ is not read here");
-    int64_t x = 0, y = 0;
-    if (!absl::SimpleAtoi(a, &x) || !absl::SimpleAtoi(b, &y)) {
-      return Fail(fmt::format("\"{}\" {} \"{}\" compares what is no whole number", a, sign, b));
-    }
-    if (sign == "-eq") return x == y;
-    if (sign == "-ne") return x != y;
-    if (sign == "-lt") return x < y;
-    if (sign == "-le") return x <= y;
-    return sign == "-gt" ? x > y : x >= y;
-  }
-
-  absl::StatusOr<bool> TestUnary(char sign, const std::string& operand) {
-    std::error_code error;
-    switch (sign) {
-      case 'n':
-        return !operand.empty();
-      case 'z':
-        return operand.empty();
-      case 'v':
-        return Find(operand).has_value();
-      case 'e':
-        return std::filesystem::exists(operand, error);
-      case 'f':
-        return std::filesystem::is_regular_file(operand, error);
-      case 'd':
-        return std::filesystem::is_directory(operand, error);
-      default:
-        return Fail(fmt::format("the condition -{} is not read here", sign));
-    }
+    const auto holds =
+        ShellCondition(parts, [this](const std::string& name) { return Find(name).has_value(); });
+    if (!holds.ok()) return Fail(std::string(holds.status().message()));
+    return *holds ? Truth::kYes : Truth::kNo;
   }
 
   // ---- expansions
@@ -936,7 +838,7 @@ class ScriptEvaluator {
     for (size_t i = 0; i <= size; ++i) {
       const size_t cut = twice ? size - i : i;  // how much is taken off
       const std::string off = op == '%' ? text.text.substr(size - cut) : text.text.substr(0, cut);
-      if (!Matches(pattern.text, off)) continue;
+      if (!MatchesShellPattern(pattern.text, off)) continue;
       text.text = op == '%' ? text.text.substr(0, size - cut) : text.text.substr(cut);
       return absl::OkStatus();
     }

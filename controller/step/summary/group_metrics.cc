@@ -7,12 +7,12 @@
 #include <optional>
 #include <utility>
 
+#include "controller/algorithm/validation_metrics.h"
+
 namespace tandem {
 namespace {
 
 using Group = std::vector<const SampleRecord*>;
-
-constexpr double kWidthOf95Percent = 1.96;
 
 double Mean(const std::vector<double>& values) {
   double sum = 0;
@@ -79,10 +79,7 @@ void AddRewardSpread(const std::vector<SampleMeta>& metas, std::map<std::string,
   }
   for (const auto& [group, sum] : groups) means.push_back(sum.first / sum.second);
   if (const auto deviation = Deviation(rewards)) metrics[kRewardStd] = *deviation;
-  if (const auto deviation = Deviation(means)) {
-    metrics[kRewardInterval] =
-        kWidthOf95Percent * *deviation / std::sqrt(static_cast<double>(means.size()));
-  }
+  if (means.size() > 1) metrics[kRewardInterval] = HalfWidthOf95Percent(means);
 }
 
 }  // namespace

@@ -9,26 +9,18 @@
 #include <system_error>
 #include <utility>
 
-#include <absl/time/time.h>
 #include <fmt/format.h>
 
 #include "common/base/status.h"
 #include "common/process/directory_lock.h"
 #include "common/process/process_identity.h"
 #include "controller/store/sqlite/run_reader.h"
+#include "controller/store/time_stamp.h"
 
 namespace tandem {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kControllerLock = "controller.lock";
-constexpr const char* kLauncherLock = "launcher.lock";
-
-int64_t MicrosOf(const std::string& stamp) {
-  absl::Time time;
-  return absl::ParseTime(absl::RFC3339_full, stamp, &time, nullptr) ? absl::ToUnixMicros(time) : 0;
-}
 
 // The host that the lock's holder wrote, or "": "a controller, process 17 on HOST".
 std::string HostOfHolder(const std::string& run_dir) {
@@ -169,8 +161,8 @@ absl::StatusOr<RunDirState> ReadRunDirState(const std::string& run_dir, SqliteRu
     state.run_id = start.record->text;
   }
   if (state.info) {
-    state.newest_us = std::max(
-        {state.newest_us, MicrosOf(state.info->started_at), MicrosOf(state.info->ended_at)});
+    state.newest_us = std::max({state.newest_us, MicrosOfStamp(state.info->started_at),
+                                MicrosOfStamp(state.info->ended_at)});
   }
   if (running) {
     state.state = "running";

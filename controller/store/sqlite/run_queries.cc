@@ -4,13 +4,13 @@
 #include <iterator>
 #include <limits>
 
-#include <absl/time/time.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "common/base/status.h"
 #include "controller/store/sqlite/record_json.h"
 #include "controller/store/sqlite/schema.h"
+#include "controller/store/time_stamp.h"
 
 namespace tandem {
 namespace {
@@ -62,9 +62,7 @@ SampleRecord ReadSample(const SqliteStatement& row) {
 // Older schemas have the text itself.
 std::string FinishedAt(const SqliteStatement& row, int column) {
   if (!row.IsInt(column)) return row.Text(column);
-  if (row.Int(column) == 0) return "";
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%E*SZ", absl::FromUnixMicros(row.Int(column)),
-                          absl::UTCTimeZone());
+  return StampText(row.Int(column));
 }
 
 std::map<std::string, double> Only(const std::vector<std::string>& names,

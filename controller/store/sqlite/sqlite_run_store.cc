@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include <absl/time/time.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,6 +15,7 @@
 #include "common/formats/files.h"
 #include "controller/store/sqlite/record_json.h"
 #include "controller/store/sqlite/schema.h"
+#include "controller/store/time_stamp.h"
 
 namespace tandem {
 namespace {
@@ -155,12 +155,10 @@ absl::Status SqliteRunStore::RecordStepOnce(const StepRecord& step) {
       SqliteStatement insert,
       db_->Prepare("INSERT OR REPLACE INTO steps (step, version, finished_at, metrics) "
                    "VALUES (?, ?, ?, ?)"));
-  absl::Time finished;  // 1970, which reads as "", where the text is no time
-  absl::ParseTime(absl::RFC3339_full, step.finished_at, &finished, nullptr);
-  TANDEM_RETURN_IF_ERROR(
-      insert
-          .Bind(step.step, step.version, absl::ToUnixMicros(finished), NumbersToJson(step.metrics))
-          .Run());
+  TANDEM_RETURN_IF_ERROR(insert
+                             .Bind(step.step, step.version, MicrosOfStamp(step.finished_at),
+                                   NumbersToJson(step.metrics))
+                             .Run());
   TANDEM_RETURN_IF_ERROR(InsertPhases(step));
   TANDEM_RETURN_IF_ERROR(InsertGroups(step));
   TANDEM_RETURN_IF_ERROR(InsertMetrics(step));

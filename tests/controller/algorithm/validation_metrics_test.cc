@@ -19,6 +19,12 @@ ValidationPrompt MakePrompt(const std::string& source,
 
 }  // namespace
 
+TEST_CASE("The 95 % interval of a mean has the deviation with n - 1", "[validation]") {
+  REQUIRE(HalfWidthOf95Percent({1, 2, 3, 4}) == Approx(1.96 * std::sqrt(5.0 / 3) / 2));
+  REQUIRE(HalfWidthOf95Percent({7}) == 0);
+  REQUIRE(HalfWidthOf95Percent({}) == 0);
+}
+
 TEST_CASE("One sample per prompt has a mean alone", "[validation]") {
   const auto result = SummarizeValidation(
       {MakePrompt("a", 0, {1}), MakePrompt("a", 1, {0.5}), MakePrompt("b", 2, {0})});

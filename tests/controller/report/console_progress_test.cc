@@ -74,6 +74,12 @@ void PlayTwoSteps(Screen& screen) {
 
 }  // namespace
 
+TEST_CASE("a message cannot steer the terminal", "[report][console]") {
+  Screen screen(ConsoleOptions{.terminal = false});
+  screen.progress.OnMessage("model of \x1b[2J\nreloaded");
+  REQUIRE(screen.Text() == "model of \\x1b[2J\nreloaded\n");
+}
+
 TEST_CASE("ConsoleProgress prints a line per step with ETA and log-probs", "[report][console]") {
   Screen screen(false);
   PlayTwoSteps(screen);

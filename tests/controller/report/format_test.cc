@@ -27,6 +27,11 @@ TEST_CASE("Sparkline spans the range of its values", "[report][format]") {
   REQUIRE(Sparkline({}).empty());
 }
 
+TEST_CASE("a cell of a table does not steer the terminal", "[report][format]") {
+  REQUIRE(FormatTable({{"run", "state"}, {"a\x1b[2J\nb", "killed"}}) ==
+          "run           state\na\\x1b[2J\\nb  killed\n");
+}
+
 TEST_CASE("FormatTable aligns columns of wide characters", "[report][format]") {
   REQUIRE(FormatTable({{"phase", "s"}, {"é", "12"}}) == "phase   s\né      12\n");
 }

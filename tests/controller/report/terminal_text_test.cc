@@ -10,6 +10,11 @@ TEST_CASE("OneLine keeps control characters from the terminal", "[report][text]"
   REQUIRE(OneLine("äöü!", 4) == "äöü!");
 }
 
+TEST_CASE("Printable keeps the lines of a text, and escapes each", "[report][text]") {
+  REQUIRE(Printable("a\n\x1b[2Jb\n") == "a\n\\x1b[2Jb\n");
+  REQUIRE(Printable("").empty());
+}
+
 TEST_CASE("OneLine escapes what changes the direction of text, and what is no UTF-8",
           "[report][text]") {
   for (const auto& [text, escaped] : std::vector<std::pair<std::string, std::string>>{

@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "controller/store/tensorboard_tracker.h"
+#include "controller/store/trackers/tensorboard_tracker.h"
 
 namespace tandem {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "common/base/log.h"
 #include "common/formats/files.h"
-#include "controller/store/tensorboard_tracker.h"
-#include "controller/store/trackers.h"
+#include "controller/store/trackers/tensorboard_tracker.h"
+#include "controller/store/trackers/trackers.h"
 #include "tests/common/formats/file_size_limit.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/captured_output.h"

@@ -147,7 +147,7 @@ TEST_CASE("A store brings a file of schema version 4 to the newest with all it h
   REQUIRE(reader->NewestRun().value().outcome == RunOutcome::kNone);
   const auto steps = reader->ListSteps({.metrics = {"actor/entropy", "actor/grad_norm"}}).value();
   REQUIRE(steps.size() == 4);
-  REQUIRE(steps[0].finished_at == "2026-01-02T10:01:00Z");
+  REQUIRE(steps[0].finished_at == "2026-01-02T10:01:00.000000Z");
   REQUIRE(steps[0].metrics.at("actor/entropy") == 1.5);
   REQUIRE(std::isnan(steps[0].metrics.at("actor/grad_norm")));
   REQUIRE(steps[3].metrics == std::map<std::string, double>{{"actor/entropy", 0.5}});

@@ -7,7 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "controller/store/record_file.h"
-#include "controller/store/trackers.h"
+#include "controller/store/trackers/trackers.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-#include "controller/store/tensorboard_tracker.h"
+#include "controller/store/trackers/tensorboard_tracker.h"
 
 #include <array>
 #include <bit>

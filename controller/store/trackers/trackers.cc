@@ -1,4 +1,4 @@
-#include "controller/store/trackers.h"
+#include "controller/store/trackers/trackers.h"
 
 #include <algorithm>
 #include <cerrno>
