@@ -68,6 +68,47 @@ TEST_CASE("The steps of a run are listed from its records, which stay as they ar
   REQUIRE(ReadWholeFile(database).value() == before);
 }
 
+TEST_CASE("A step that is asked for alone comes with its distributions", "[ctl]") {
+  const testing::TempDir dir;
+  const std::string database = dir.path() / "run.db";
+  {
+    const auto store = SqliteRunStore::Open(database).value();
+    Histogram lengths{.low = 2, .high = 34};
+    for (const double length : {2.0, 2.0, 3.0, 34.0}) lengths.Add(length);
+    Histogram rewards{.low = 1, .high = 1};
+    rewards.Add(1);
+    for (const int64_t step : {1, 2}) {
+      REQUIRE(store
+                  ->RecordStep(
+                      {.step = step,
+                       .metrics = {{kRewardMean, 0.25}},
+                       .histograms = {{kLengthHistogram, lengths}, {kRewardHistogram, rewards}}})
+                  .ok());
+    }
+    REQUIRE(store->RecordStep({.step = 3}).ok());
+    REQUIRE(store->UndoAfter(2, 4).ok());
+  }
+  const std::string shown = ListedSteps(dir.path(), {.newest = 20, .step = 1}, false);
+  INFO(shown);
+  REQUIRE(Has(shown, "0.25"));
+  REQUIRE(Has(shown,
+              "\nlength            4       2       34  █▄"
+              "·····························▄\n"));
+  REQUIRE(Has(shown, "\nreward            1       1        1  █"));
+  REQUIRE_FALSE(Has(ListedSteps(dir.path(), {}, false), "distribution"));
+  const std::string json = ListedSteps(dir.path(), {.step = 2}, true);
+  REQUIRE(Has(json, "\"name\":\"length\",\"low\":2,\"high\":34,\"counts\":[\"2\",\"1\",\"0\""));
+  REQUIRE_FALSE(Has(json, "\"step\":\"1\""));
+  REQUIRE(
+      Has(ListedSteps(dir.path(), {.undone = true, .step = 3}, false),
+          "step 3 has no distributions and no updates: a build before schema version 6 of run.db"));
+  const auto view = RunDirView::Open(dir.path()).value();
+  std::ostringstream out;
+  const absl::Status none = ReadingCommands(*view, false, out).Steps({.step = 9});
+  REQUIRE(absl::IsNotFound(none));
+  REQUIRE(Has(std::string(none.message()), "no step 9 in this run"));
+}
+
 TEST_CASE("Steps that no checkpoint has are named below the steps, also of a run that has moved",
           "[ctl]") {
   const testing::TempDir dir;
