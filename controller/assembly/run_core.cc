@@ -88,6 +88,14 @@ ClientFactory GrpcClients(const v1::Config& config, const std::shared_ptr<Blackb
               }};
 }
 
+// `load` must outlive the registry.
+RegistryOptions WithLoadLog(RegistryOptions options, LoadLog& load) {
+  options.on_load = [&load](int rank, const GeneratorLoad& told) {
+    load.Note(rank, told, RealClock().WallNow());
+  };
+  return options;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SampleStore>> OpenSamples(const v1::Config& config) {
@@ -109,8 +117,10 @@ RunCore::RunCore(const AssemblyOptions& options,
       run_id_(std::move(run_id)),
       control_(options_.total_steps, options.start),
       probe_(MakeProbeOptions(*config_, inputs_.tokenizer->vocab_size())),
-      registry_(MakeRegistryOptions(*config_, inputs_.tokenizer->digest(), options.build),
-                RealClock()),
+      registry_(
+          WithLoadLog(MakeRegistryOptions(*config_, inputs_.tokenizer->digest(), options.build),
+                      load_),
+          RealClock()),
       pool_(registry_,
             GrpcClients(*config_, stores_.blackbox),
             static_cast<int>(config_->cluster().trainers()),
@@ -162,7 +172,8 @@ StepContext RunCore::MakeContext(Tracker& tracker) {
           .disk = disk_,
           .clock = RealClock(),
           .validation = inputs_.validation,
-          .interrupted = [this] { return control_.stop_now(); }};
+          .interrupted = [this] { return control_.stop_now(); },
+          .take_load = [this] { return load_.Take(); }};
 }
 
 void RunCore::TellStart(const ResumePoint& start) {

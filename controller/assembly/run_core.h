@@ -19,6 +19,7 @@
 #include "controller/run/resume_point.h"
 #include "controller/run/run_control.h"
 #include "controller/step/step_context.h"
+#include "controller/step/summary/load_log.h"
 #include "controller/step/train_options.h"
 #include "controller/store/checkpoint_index.h"
 #include "controller/store/disk/disk_wait.h"
@@ -104,6 +105,7 @@ class RunCore {
   std::string memory_plan_;
   RunControl control_;
   ParityProbe probe_;
+  LoadLog load_;
   WorkerRegistry registry_;
   WorkerPool pool_;
   const std::unique_ptr<ProgressSink> shown_;

@@ -219,9 +219,17 @@ class CommandLine {
     CLI::App* samples =
         Reading("samples", "prompts, responses and rewards of a step",
                 [this](ReadingCommands& commands) { return commands.Samples(o_.samples); });
-    samples->add_option("--step", o_.samples.step, "step; 0: the newest")
-        ->check(IsStep)
-        ->capture_default_str();
+    samples
+        ->add_option("--step", o_.samples.step, "step; without: the newest, or with --prompt all")
+        ->check(IsStep);
+    samples
+        ->add_option("--prompt", o_.samples.prompt_id,
+                     "samples of this prompt alone, by the number in the column \"prompt id\"")
+        ->check(CLI::PositiveNumber);
+    samples->add_flag("--eval", o_.samples.evaluation,
+                      "responses of the validation after the step; without --step: of the newest");
+    samples->add_flag("--evicted", o_.samples.evicted,
+                      "samples that dynamic sampling dropped in the step");
     samples->add_option("--limit", o_.samples.limit, "number of samples to show, at most")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
@@ -246,13 +254,21 @@ class CommandLine {
                                 o_.listed.run_words = RunWords();
                                 return commands.Steps(o_.listed);
                               });
+    CLI::Option* const one =
+        steps
+            ->add_option("--step", o_.listed.step,
+                         "this step alone, with its distributions, updates, syncs and load")
+            ->check(CLI::PositiveNumber);
     steps->add_option("--last", o_.newest, "the newest so many; 0: all")
-        ->check(CLI::NonNegativeNumber);
+        ->check(CLI::NonNegativeNumber)
+        ->excludes(one);
     steps->add_option("--from", o_.listed.first_step, "first step")
         ->check(CLI::NonNegativeNumber)
+        ->excludes(one)
         ->capture_default_str();
     steps->add_option("--to", o_.listed.last_step, "last step; 0: the newest")
         ->check(CLI::NonNegativeNumber)
+        ->excludes(one)
         ->capture_default_str();
     steps
         ->add_option("--metrics", o_.listed.metrics,

@@ -1,6 +1,9 @@
 #include "controller/cli/print_tables.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -36,9 +39,11 @@ int64_t NewestStep(const v1::GetStatusResponse& status) {
   return std::max(status.step(), status.made_step());
 }
 
-std::string Metric(const v1::StepRecord& step, const char* name) {
-  const auto found = step.metrics().find(name);
-  return found == step.metrics().end() ? "-" : fmt::format("{:.4g}", found->second);
+// Of a step or of an update.
+template <typename Record>
+std::string Metric(const Record& record, const char* name) {
+  const auto found = record.metrics().find(name);
+  return found == record.metrics().end() ? "-" : fmt::format("{:.4g}", found->second);
 }
 
 std::vector<StepRecord> StepRecordsFromProto(const v1::ListStepsResponse& steps) {
@@ -318,6 +323,108 @@ std::string StepsTable(const v1::ListStepsResponse& steps) {
   return text + (tail.empty() ? "" : tail + "\n");
 }
 
+namespace {
+
+// A character per bin, by its share of the fullest one; "·" for an empty one.
+std::string BinsText(const v1::Histogram& histogram) {
+  constexpr std::array<const char*, 8> kBars = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  const int64_t most = std::max<int64_t>(
+      1, histogram.counts().empty()
+             ? 0
+             : *std::max_element(histogram.counts().begin(), histogram.counts().end()));
+  std::string text;
+  for (const int64_t count : histogram.counts()) {
+    const double share = static_cast<double>(count) / static_cast<double>(most);
+    text += count <= 0 ? "·" : kBars[static_cast<size_t>(std::clamp(share * 7.999, 0.0, 7.0))];
+  }
+  return text;
+}
+
+std::string HistogramTable(const v1::StepRecord& step) {
+  std::vector<std::vector<std::string>> rows = {
+      {"distribution", "count", "lowest", "highest", "in equal bins"}};
+  for (const v1::Histogram& histogram : step.histograms()) {
+    const int64_t count =
+        std::accumulate(histogram.counts().begin(), histogram.counts().end(), int64_t{0});
+    rows.push_back({histogram.name(), std::to_string(count), fmt::format("{:.4g}", histogram.low()),
+                    fmt::format("{:.4g}", histogram.high()), BinsText(histogram)});
+  }
+  return rows.size() == 1 ? "" : FormatTable(rows);
+}
+
+// The metrics of an update that StepsTable has of a step.
+std::string UpdateTable(const v1::StepRecord& step) {
+  std::vector<std::vector<std::string>> rows = {{"update", "version", "samples", "tokens", "loss",
+                                                 "pg_loss", "kl_loss", "entropy", "ppo_kl",
+                                                 "clipfrac", "grad_norm", "lr", "skipped"}};
+  for (const v1::UpdateRecord& update : step.updates()) {
+    rows.push_back({std::to_string(update.ordinal()), std::to_string(update.version()),
+                    std::to_string(update.samples()), std::to_string(update.tokens())});
+    for (const char* name : {kLoss, kPolicyLoss, kKlLoss, kEntropy, kPolicyKl, kClipFraction,
+                             kGradNorm, kLearningRate}) {
+      rows.back().push_back(Metric(update, name));
+    }
+    rows.back().push_back(update.metrics().contains(kSkippedUpdates) ? "yes" : "no");
+  }
+  return rows.size() == 1 ? "" : FormatTable(rows);
+}
+
+std::string SyncTable(const v1::StepRecord& step) {
+  std::vector<std::vector<std::string>> rows = {
+      {"weights to", "version", "at", "bytes", "seconds", "digest", "checked"}};
+  for (const v1::WeightSyncRecord& sync : step.syncs()) {
+    rows.push_back({fmt::format("rollout {}", sync.rank()), std::to_string(sync.version()),
+                    sync.time(), std::to_string(sync.bytes()),
+                    fmt::format("{:.3g}", sync.seconds()), sync.digest(),
+                    sync.checked() ? "equal" : "no"});
+  }
+  return rows.size() == 1 ? "" : FormatTable(rows);
+}
+
+// What one rollout had to do, as far as heartbeats told.
+struct LoadSummary {
+  int64_t heartbeats = 0, running = 0, waiting = 0, queued = 0, preemptions = 0;
+  double kv_share = 0;
+};
+
+// A row per rollout: the most that any heartbeat told.
+std::string LoadTable(const v1::StepRecord& step) {
+  std::map<int, LoadSummary> rollouts;
+  for (const v1::LoadRecord& record : step.load()) {
+    const v1::GenerationLoad& load = record.load();
+    LoadSummary& most = rollouts[record.rank()];
+    ++most.heartbeats;
+    most.running = std::max(most.running, load.running());
+    most.waiting = std::max(most.waiting, load.waiting());
+    most.queued = std::max(most.queued, load.queued());
+    most.preemptions = std::max(most.preemptions, load.preemptions());
+    if (load.kv_blocks() == 0) continue;
+    most.kv_share = std::max(most.kv_share, static_cast<double>(load.kv_blocks_used()) /
+                                                static_cast<double>(load.kv_blocks()));
+  }
+  std::vector<std::vector<std::string>> rows = {{"most of rollout", "heartbeats", "queue",
+                                                 "running", "waiting", "KV used",
+                                                 "preempted so far"}};
+  for (const auto& [rank, most] : rollouts) {
+    rows.push_back({std::to_string(rank), Count(most.heartbeats), Count(most.queued),
+                    Count(most.running), Count(most.waiting),
+                    fmt::format("{:.0f} %", 100 * most.kv_share), Count(most.preemptions)});
+  }
+  return rows.size() == 1 ? "" : FormatTable(rows);
+}
+
+}  // namespace
+
+std::string StepDetailsText(const v1::StepRecord& step) {
+  const std::string text =
+      HistogramTable(step) + UpdateTable(step) + SyncTable(step) + LoadTable(step);
+  if (!text.empty()) return text;
+  return fmt::format(
+      "step {} has no distributions and no updates: a build before schema version 6 of run.db "
+      "recorded it\n",
+      step.step());
+}
+
 std::string StepsText(const v1::ListStepsResponse& steps, bool undone) {
   return undone && steps.steps_size() == 0 ? "no step was undone\n" : StepsTable(steps);
 }
@@ -351,17 +458,48 @@ std::string GroupsText(const v1::ListSamplesResponse& samples) {
 
 }  // namespace
 
+namespace {
+
+std::string Maybe(bool known, double value) {
+  return known ? fmt::format("{:.3g}", value) : std::string("-");
+}
+
+// What builds before schema version 6 did not record.
+std::vector<std::string> TokenFacts(const v1::SampleRecord& sample) {
+  return {std::to_string(sample.prompt_tokens()),
+          Maybe(sample.has_min_log_prob(), sample.min_log_prob()),
+          Maybe(sample.has_repetition(), sample.repetition()), std::to_string(sample.prompt_id())};
+}
+
+}  // namespace
+
 std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width) {
   std::vector<std::vector<std::string>> rows = {
       {"prompt", "response", "truth", "reward", "advantage", "tokens", "end", "version"}};
+  const bool facts = std::any_of(samples.samples().begin(), samples.samples().end(),
+                                 [](const auto& sample) { return sample.prompt_id() != 0; });
+  const bool steps =
+      samples.samples_size() > 0 && samples.samples(0).step() != samples.samples().rbegin()->step();
+  if (facts) {
+    for (const char* name : {"prompt tokens", "least log-prob", "repeated", "prompt id"}) {
+      rows[0].emplace_back(name);
+    }
+  }
+  if (steps) rows[0].emplace_back("step");
   bool dropped = false;
   for (const v1::SampleRecord& sample : samples.samples()) {
     dropped = dropped || sample.texts_dropped();
     rows.push_back(
-        {SampleText(sample, sample.prompt(), width), SampleText(sample, sample.response(), width),
+        {SampleText(sample, sample.prompt(), width),
+         sample.evicted() ? "-" : SampleText(sample, sample.response(), width),
          SampleText(sample, sample.ground_truth(), width), fmt::format("{:.3g}", sample.reward()),
          fmt::format("{:.3g}", sample.advantage()), std::to_string(sample.response_tokens()),
-         FinishText(sample.finish_reason()), SampleVersionsText(sample)});
+         sample.evicted() ? "evicted" : FinishText(sample.finish_reason()),
+         SampleVersionsText(sample)});
+    if (facts) {
+      for (std::string& fact : TokenFacts(sample)) rows.back().push_back(std::move(fact));
+    }
+    if (steps) rows.back().push_back(std::to_string(sample.step()));
   }
   return FormatTable(rows) + GroupsText(samples) +
          fmt::format("{} of {} samples{}\n", samples.samples_size(), samples.total(),

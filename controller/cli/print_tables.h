@@ -26,6 +26,9 @@ std::string NotMadeAgainText(const v1::GetStatusResponse& status);
 std::string StepsTable(const v1::ListStepsResponse& steps);
 // The table, or a line where there are no undone steps.
 std::string StepsText(const v1::ListStepsResponse& steps, bool undone);
+// What was asked for with ListStepsRequest.details: a line for each histogram, update, sync, and
+// rollout's load. Says where the build that recorded the step recorded none of it.
+std::string StepDetailsText(const v1::StepRecord& step);
 // A column for each of the metrics; "-" where a step has none.
 std::string MetricsTable(const v1::ListStepsResponse& steps,
                          const std::vector<std::string>& metrics);

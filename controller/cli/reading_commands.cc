@@ -42,9 +42,10 @@ absl::Status ReadingCommands::ShowStatus() {
 absl::StatusOr<v1::ListStepsResponse> ReadingCommands::GatherSteps(const StepsOptions& options) {
   v1::ListStepsRequest request;
   request.set_undone(options.undone);
-  request.set_first_step(options.first_step);
-  request.set_last_step(options.last_step);
+  request.set_first_step(options.step != 0 ? options.step : options.first_step);
+  request.set_last_step(options.step != 0 ? options.step : options.last_step);
   request.set_no_ledgers(true);
+  request.set_details(options.step != 0);
   request.mutable_metrics()->Assign(options.metrics.begin(), options.metrics.end());
   std::vector<v1::ListStepsResponse> pages;  // from the newest on
   int64_t gathered = 0;
@@ -55,7 +56,7 @@ absl::StatusOr<v1::ListStepsResponse> ReadingCommands::GatherSteps(const StepsOp
     request.set_last_step(page.steps(0).step() - 1);
     gathered += page.steps_size();
     pages.push_back(std::move(page));
-    if (request.last_step() < std::max<int64_t>(1, options.first_step)) break;
+    if (request.last_step() < std::max<int64_t>(1, request.first_step())) break;
   }
   v1::ListStepsResponse all;
   for (auto page = pages.rbegin(); page != pages.rend(); ++page) all.MergeFrom(*page);
@@ -93,7 +94,7 @@ std::string ReadingCommands::StepsEnd(const StepsOptions& options,
   if (steps.steps_size() == 0) return "";
   const int64_t first = steps.steps(0).step(), last = steps.steps().rbegin()->step();
   std::string text;
-  if (options.newest > 0 && first > std::max<int64_t>(1, options.first_step)) {
+  if (options.step == 0 && options.newest > 0 && first > std::max<int64_t>(1, options.first_step)) {
     text =
         fmt::format("earlier steps: tandemctl steps{}{} --to {} --last {}{}{}\n", options.run_words,
                     options.first_step > 1 ? fmt::format(" --from {}", options.first_step) : "",
@@ -107,44 +108,78 @@ std::string ReadingCommands::StepsEnd(const StepsOptions& options,
 
 absl::Status ReadingCommands::Steps(const StepsOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const v1::ListStepsResponse steps, GatherSteps(options));
+  if (options.step != 0 && steps.steps_size() == 0) {
+    return MakeStatus(absl::StatusCode::kNotFound,
+                      "no step {} in this run: tandemctl steps{} lists all", options.step,
+                      options.undone ? " --undone" : "");
+  }
   TANDEM_RETURN_IF_ERROR(CheckMetrics(options, steps));
   if (json_) {
     PrintAnswer(out_, json_, steps, "");
     return absl::OkStatus();
   }
-  const std::string table = options.metrics.empty() ? StepsText(steps, options.undone)
-                                                    : MetricsTable(steps, options.metrics);
+  std::string table = options.metrics.empty() ? StepsText(steps, options.undone)
+                                              : MetricsTable(steps, options.metrics);
+  if (options.step != 0) {
+    for (const v1::StepRecord& step : steps.steps()) table += StepDetailsText(step);
+  }
   PrintAnswer(out_, json_, steps, table + StepsEnd(options, steps));
   return absl::OkStatus();
 }
 
-absl::Status ReadingCommands::Samples(const SamplesOptions& options) {
-  int64_t step = options.step;
-  if (step == 0) {
+namespace {
+
+// Why there are no samples.
+absl::Status NoSamples(const SamplesOptions& options) {
+  const int64_t step = options.step.value_or(0);
+  const std::string of_step = step == 0 ? "" : fmt::format(" of step {}", step);
+  std::string text;
+  if (options.undone_by != 0) {
+    text = fmt::format("generation {} has undone no step {}: tandemctl steps --undone lists all",
+                       options.undone_by, step);
+  } else if (options.evaluation) {
+    text = fmt::format(
+        "no response of a validation{} is recorded: the run has data.val_files and validates "
+        "there, or a build before schema version 6 of run.db recorded the numbers alone",
+        options.step ? fmt::format(" after step {}", step) : "");
+  } else if (options.prompt_id != 0) {
+    text = fmt::format("no sample{} has the prompt {}: tandemctl samples shows their numbers",
+                       of_step, options.prompt_id);
+  } else if (options.evicted) {
+    text = fmt::format(
+        "dynamic sampling (algorithm.filter_groups) dropped no sample{}, or a build before schema "
+        "version 6 of run.db recorded none",
+        of_step);
+  } else {
+    text = fmt::format("no step {} in this run: tandemctl steps lists all", step);
+  }
+  return absl::NotFoundError(text);
+}
+
+}  // namespace
+
+absl::Status ReadingCommands::Samples(SamplesOptions options) {
+  const bool newest = options.step.value_or(0) == 0;
+  if (newest && !options.evaluation && options.prompt_id == 0) {
     TANDEM_ASSIGN_OR_RETURN(const auto status, view_.GetStatus());
-    step = status.step();
+    options.step = status.step();
   }
   v1::ListSamplesResponse all;
   while (all.samples_size() < options.limit || all.samples_size() == 0) {
     v1::ListSamplesRequest request;
-    request.set_step(step);
+    if (options.step) request.set_step(*options.step);
     request.set_limit(options.limit <= 0 ? 0 : options.limit - all.samples_size());
     request.set_offset(options.offset + all.samples_size());
     request.set_undone_by(options.undone_by);
+    request.set_prompt_id(options.prompt_id);
+    request.set_evicted(options.evicted);
+    request.set_evaluation(options.evaluation);
     TANDEM_ASSIGN_OR_RETURN(auto page, view_.ListSamples(request));
     if (all.samples_size() > 0) page.clear_groups();  // each page has all of them
     all.MergeFrom(page);
     if (page.samples_size() == 0) break;
   }
-  if (all.total() == 0 && options.undone_by != 0) {
-    return MakeStatus(absl::StatusCode::kNotFound,
-                      "generation {} has undone no step {}: tandemctl steps --undone lists all",
-                      options.undone_by, step);
-  }
-  if (all.total() == 0) {
-    return MakeStatus(absl::StatusCode::kNotFound,
-                      "no step {} in this run: tandemctl steps lists all", step);
-  }
+  if (all.total() == 0) return NoSamples(options);
   PrintAnswer(out_, json_, all, SamplesTable(all, options.width));
   return absl::OkStatus();
 }

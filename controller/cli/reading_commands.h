@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct StepsOptions {
   int64_t last_step = 0;             // 0: to the newest
   int64_t newest = 0;                // at most so many, the newest of those; 0: all
   bool undone = false;               // those that recoveries have undone
+  int64_t step = 0;                  // not 0: of this one alone all that is recorded
   std::vector<std::string> metrics;  // a column for each; empty: the usual table
   std::string run_words;             // that name the run, for commands to type (CommandWords)
 };
@@ -27,11 +29,16 @@ struct StepsOptions {
 std::string CommandWords(const std::string& option, const std::string& value);
 
 struct SamplesOptions {
-  int64_t step = 0;  // 0: the newest finished step
+  // 0 or none: the newest finished step, or with a prompt all. With `evaluation`: 0 is the
+  // validation before training, none the newest.
+  std::optional<int64_t> step;
   int64_t limit = 20;
   int64_t offset = 0;
   int64_t undone_by = 0;  // not 0: samples that this generation has undone
-  size_t width = 60;      // characters of a text; 0: all
+  int64_t prompt_id = 0;  // not 0: of this prompt alone
+  bool evicted = false;   // those that dynamic sampling dropped
+  bool evaluation = false;
+  size_t width = 60;  // characters of a text; 0: all
 };
 
 // Each prints its result to `out`, as a table or as one line of JSON, the same whoever the view
@@ -45,7 +52,8 @@ class ReadingCommands {
   absl::Status ShowStatus();
   // NotFound: no step has one of the metrics.
   absl::Status Steps(const StepsOptions& options);
-  absl::Status Samples(const SamplesOptions& options);
+  // NotFound: there are none.
+  absl::Status Samples(SamplesOptions options);
   // Prints the memory of a step, compared with the plan.
   absl::Status Memory(MemoryOptions options);
 

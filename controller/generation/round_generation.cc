@@ -101,7 +101,8 @@ absl::Status RoundGeneration::TakeBatch(StepBatch& batch, int64_t wanted) {
   const int64_t first = std::ssize(batch.prompts);
   const auto take = [&](int64_t position, Sample sample) -> absl::Status {
     sample.group = first + position;
-    return context_.samples.Put(sample, batch.version, TokenVersions::kUpTo);
+    return context_.samples.Put(sample, batch.version, TokenVersions::kUpTo,
+                                absl::ToUnixMicros(context_.clock.WallNow()));
   };
   TANDEM_ASSIGN_OR_RETURN(TakenGroups taken, buffer.Take(wanted, take));
   std::move(taken.prompts.begin(), taken.prompts.end(), std::back_inserter(batch.prompts));

@@ -61,7 +61,8 @@ absl::Status WholeGeneration::Generate(StepBatch& batch, int64_t /*missing*/) {
     if (GreedyBaselines::Owns(sample)) return batch.baselines.Put(sample, context_.text);
     // The worker counts samples from 0 in each request; a re-issued request holds fewer.
     sample.index = static_cast<int64_t>(sample.sample_id & 0xfffu);
-    TANDEM_RETURN_IF_ERROR(context_.samples.Put(sample, batch.version));
+    TANDEM_RETURN_IF_ERROR(context_.samples.Put(sample, batch.version, TokenVersions::kExactly,
+                                                absl::ToUnixMicros(context_.clock.WallNow())));
     context_.progress.OnPhaseProgress(batch.step, ++done, total);
     return absl::OkStatus();
   };

@@ -102,6 +102,19 @@ absl::StatusOr<std::vector<SyncReply>> WeightSync::Send(int64_t version,
   return sent;
 }
 
+void WeightSync::NoteSyncs(int64_t version, const WeightSyncResult& result) {
+  const int64_t now_us = absl::ToUnixMicros(pool_.clock().WallNow());
+  for (const int rank : result.ranks) {
+    const SyncReply& sent = result.trainers[static_cast<size_t>(routes_.TrainerOf(rank))];
+    syncs_.push_back({.time_us = now_us,
+                      .version = version,
+                      .rank = rank,
+                      .bytes = sent.bytes,
+                      .seconds = sent.seconds,
+                      .digest = result.digest});
+  }
+}
+
 absl::StatusOr<WeightSyncResult> WeightSync::Sync(
     int64_t version,
     const std::string& reference_dir,
@@ -130,6 +143,7 @@ absl::StatusOr<WeightSyncResult> WeightSync::Sync(
     if (result.digest.empty()) result.digest = sync.digest;
   }
   LogInfo("version {}: weights published, digest {}", version, result.digest);
+  NoteSyncs(version, result);
 
   if (CheckDue(version, targets)) {
     if (before_check) before_check(result);
@@ -147,6 +161,8 @@ absl::StatusOr<WeightSyncResult> WeightSync::Sync(
                                  reference_dir.empty() ? "against " + reference : reference);
     for (const WeightCheckResult& check : checks) result.checks.push_back(check.report);
     for (const auto& [rank, client] : targets) checked_incarnation_[rank] = client->incarnation();
+    const auto sent = static_cast<std::ptrdiff_t>(result.ranks.size());
+    for (auto sync = syncs_.end() - sent; sync != syncs_.end(); ++sync) sync->checked = true;
   }
   for (const auto& [rank, client] : targets)
     synced_not_awake_[rank] = {client->incarnation(), version};

@@ -14,6 +14,7 @@
 #include <absl/status/statusor.h>
 
 #include "controller/rollouts/weight_check_files.h"
+#include "controller/store/run_store.h"
 #include "controller/workers/rollout_calls.h"
 #include "controller/workers/sync_routes.h"
 #include "controller/workers/worker_pool.h"
@@ -93,6 +94,8 @@ class WeightSync {
   // How many times since the last call a rollout was sent a version that this rank had received
   // already, as its process was lost.
   int64_t TakeResendCount() { return std::exchange(resent_, 0); }
+  // What rollouts were sent since the last call, in order of time and rank.
+  std::vector<SyncRecord> TakeSyncs() { return std::exchange(syncs_, {}); }
   bool Complete(int64_t version) { return Behind(version).empty(); }
   // Forgets what the rollouts hold. For trainers that were reset to a checkpoint.
   void Forget();
@@ -117,6 +120,7 @@ class WeightSync {
   absl::StatusOr<std::vector<SyncReply>> Send(int64_t version,
                                               const Targets& targets,
                                               const Interrupted& interrupted);
+  void NoteSyncs(int64_t version, const WeightSyncResult& result);
   void AbortUpdates(const std::vector<int>& ranks);
 
   WorkerPool& pool_;
@@ -131,6 +135,7 @@ class WeightSync {
   std::map<int, Held> serving_;                   // since Wake
   std::map<int, int64_t> newest_served_version_;  // of any process of the rank
   int64_t resent_ = 0;
+  std::vector<SyncRecord> syncs_;
 };
 
 // DataLoss: names the first rollout (results are by rank) whose weights differ, or that checked

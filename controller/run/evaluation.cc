@@ -10,6 +10,7 @@
 #include "common/base/status.h"
 #include "controller/algorithm/validation_metrics.h"
 #include "controller/step/scoring.h"
+#include "controller/step/summary/sample_facts.h"
 #include "controller/store/run_store.h"
 
 namespace tandem {
@@ -32,6 +33,33 @@ std::vector<GroupRequest> MakeGroups(const std::vector<Prompt>& prompts,
     groups.push_back(std::move(group));
   }
   return groups;
+}
+
+// What is known of a response before it is scored, without its texts.
+SampleRecord RecordOf(const Sample& sample, const EvaluationRequest& request, absl::Time now) {
+  SampleRecord record{.sample_id = sample.sample_id,
+                      .step = request.step,
+                      .group = sample.group,
+                      .index = static_cast<int64_t>(sample.sample_id & 0xfffu),
+                      .response_tokens = sample.response_tokens(),
+                      .finish_reason = sample.finish_reason,
+                      .weight_version = request.version,
+                      .arrived_us = absl::ToUnixMicros(now)};
+  AddTokenFacts(sample, record);
+  return record;
+}
+
+// Moves texts and scores into the records; all are in the same order.
+void AddScores(std::vector<RewardItem>& items,
+               const std::vector<RewardScore>& scores,
+               std::vector<SampleRecord>& records) {
+  for (size_t i = 0; i < records.size(); ++i) {
+    records[i].prompt = std::move(items[i].prompt);
+    records[i].response = std::move(items[i].response);
+    records[i].ground_truth = std::move(items[i].ground_truth);
+    records[i].reward = scores[i].score;
+    records[i].reward_terms = scores[i].extras;
+  }
 }
 
 // Groups the scores of all samples by prompt, in order of prompt and sample.
@@ -79,14 +107,15 @@ absl::StatusOr<EvaluationRecord> Evaluate(const StepContext& context,
   const Instant start = context.clock.Now();
   const auto total = static_cast<int64_t>(count) * request.samples;
   // Ordered by prompt and sample, so that the sums below do not depend on the order of arrival.
-  std::map<std::pair<int64_t, int64_t>, RewardItem> items;
+  std::map<std::pair<int64_t, int64_t>, std::pair<RewardItem, SampleRecord>> items;
   int64_t response_tokens = 0;
   context.progress.OnPhase(request.step, "evaluate");
   const auto take = [&](Sample sample) {
     const Prompt& prompt = prompts[static_cast<size_t>(sample.group)];
-    const auto index = static_cast<int64_t>(sample.sample_id & 0xfffu);
     response_tokens += sample.response_tokens();
-    items[{sample.group, index}] = MakeRewardItem(context.text, prompt, sample);
+    SampleRecord record = RecordOf(sample, request, context.clock.WallNow());
+    items[{sample.group, record.index}] = {MakeRewardItem(context.text, prompt, sample),
+                                           std::move(record)};
     context.progress.OnPhaseProgress(request.step, static_cast<int64_t>(items.size()), total);
     return absl::OkStatus();
   };
@@ -95,10 +124,12 @@ absl::StatusOr<EvaluationRecord> Evaluate(const StepContext& context,
       {.budget_owner = request.budget_owner, .abandoned = request.abandoned}));
 
   std::vector<RewardItem> ordered;
+  std::vector<SampleRecord> responses;
   std::vector<int64_t> prompt_of;
   for (auto& [key, item] : items) {
     prompt_of.push_back(key.first);
-    ordered.push_back(std::move(item));
+    ordered.push_back(std::move(item.first));
+    responses.push_back(std::move(item.second));
   }
   TANDEM_ASSIGN_OR_RETURN(const std::vector<RewardScore> scores, ScoreAll(context.reward, ordered));
   const std::vector<ValidationPrompt> judged = ByPrompt(prompts, prompt_of, scores);
@@ -115,6 +146,8 @@ absl::StatusOr<EvaluationRecord> Evaluate(const StepContext& context,
   AddOverall(judged, record.metrics);
   record.metrics["val/response_length/mean"] =
       total > 0 ? static_cast<double>(response_tokens) / static_cast<double>(total) : 0.0;
+  AddScores(ordered, scores, responses);
+  record.responses = std::move(responses);
   record.seconds = absl::ToDoubleSeconds(context.clock.Now() - start);
   return record;
 }

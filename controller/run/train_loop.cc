@@ -1,5 +1,6 @@
 #include "controller/run/train_loop.h"
 
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "controller/step/scoring.h"
 #include "controller/step/step_metrics.h"
 #include "controller/step/summary/group_metrics.h"
+#include "controller/step/summary/histograms.h"
 #include "controller/store/checkpoint_index.h"
 #include "controller/store/run_store.h"
 #include "controller/store/time_stamp.h"
@@ -191,7 +193,10 @@ absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
     LogInfo("dynamic sampling: {}", sampling.ProgressText());
     if (sampling.full()) break;
   }
-  if (options_.filter_groups.enable) sampling.Report(batch.facts);
+  if (options_.filter_groups.enable) {
+    sampling.Report(batch.facts);
+    batch.dropped = sampling.TakeDropped(batch.prompts);
+  }
   batch.tail.Report(options_.tail, batch.facts.trainer);
   if (options_.greedy_baselines) {
     TANDEM_ASSIGN_OR_RETURN(batch.baseline_rewards, batch.baselines.Score(context_.reward));
@@ -226,17 +231,45 @@ absl::Status TrainLoop::ComputeAllAdvantages(StepBatch& batch) {
   return absl::OkStatus();
 }
 
-absl::Status TrainLoop::Record(StepBatch& batch) {
+std::map<std::string, Histogram> TrainLoop::HistogramsOf(int64_t step,
+                                                         const std::vector<SampleMeta>& metas,
+                                                         const std::vector<SampleRecord>& records) {
+  auto histograms = StepHistograms(context_.samples, metas, records);
+  if (histograms.ok()) return *std::move(histograms);
+  // They are shown only: the step is made, and is recorded without them.
+  LogWarn("no distributions of step {}: {}", step, std::string(histograms.status().message()));
+  return {};
+}
+
+absl::Status TrainLoop::RecordSamples(StepBatch& batch, std::vector<SampleRecord>& samples) {
+  samples.reserve(batch.records.size() + batch.dropped.size());
+  for (auto& [id, record] : batch.records) samples.push_back(std::move(record));
+  const size_t trained = samples.size();
+  std::move(batch.dropped.begin(), batch.dropped.end(), std::back_inserter(samples));
+  TANDEM_RETURN_IF_ERROR(context_.store.RecordSamples(batch.step, samples));
+  samples.resize(trained);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepRecord> TrainLoop::MakeRecord(StepBatch& batch) {
   batch.phases.Begin("record");
+  const std::string index = saver_.SamplesIndex(batch);
   TANDEM_RETURN_IF_ERROR(
-      context_.disk.Until(SamplesNeed(), [this] { return context_.samples.Flush(); }));
+      context_.disk.Until(SamplesNeed(), [&] { return context_.samples.Flush(index); }));
   TANDEM_RETURN_IF_ERROR(saver_.SaveDue(batch));
   const std::vector<SampleMeta> metas = context_.samples.Metas();
   std::vector<SampleRecord> samples;
-  samples.reserve(batch.records.size());
-  for (auto& [id, record] : batch.records) samples.push_back(std::move(record));
-  TANDEM_RETURN_IF_ERROR(context_.store.RecordSamples(batch.step, samples));
+  TANDEM_RETURN_IF_ERROR(RecordSamples(batch, samples));
   batch.facts.trainer.merge(GroupMetrics(metas, samples));
+  StepRecord record{.step = batch.step,
+                    .version = position_.version,
+                    .groups = GroupsOf(samples),
+                    .histograms = HistogramsOf(batch.step, metas, samples),
+                    .updates = std::move(batch.updates),
+                    .syncs = context_.weights.TakeSyncs()};
+  if (context_.take_load) record.load = context_.take_load();
+  record.groups.insert(record.groups.end(), batch.dropped_groups.begin(),
+                       batch.dropped_groups.end());
   batch.details.samples = ContrastingSamples(samples);
   AddGenerationLoad(context_.pool.GenerationLoads(), batch.version, batch.details);
   batch.phases.End();
@@ -249,12 +282,14 @@ absl::Status TrainLoop::Record(StepBatch& batch) {
   if (const int64_t resent = context_.weights.TakeResendCount(); resent > 0) {
     batch.facts.trainer[kResentWeights] = static_cast<double>(resent);
   }
-  StepRecord record{.step = batch.step,
-                    .version = position_.version,
-                    .metrics = StepMetrics(batch.facts, metas, batch.phases),
-                    .phases = batch.phases.phases(),
-                    .finished_at = StampText(absl::ToUnixMicros(context_.clock.WallNow())),
-                    .groups = GroupsOf(samples)};
+  record.metrics = StepMetrics(batch.facts, metas, batch.phases);
+  record.phases = batch.phases.phases();
+  record.finished_at = StampText(absl::ToUnixMicros(context_.clock.WallNow()));
+  return record;
+}
+
+absl::Status TrainLoop::Record(StepBatch& batch) {
+  TANDEM_ASSIGN_OR_RETURN(StepRecord record, MakeRecord(batch));
   TANDEM_RETURN_IF_ERROR(context_.store.RecordStep(record));
   context_.tracker.Log(batch.step, record.metrics);
   TANDEM_RETURN_IF_ERROR(FlushMetrics());

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -73,6 +75,12 @@ class TrainLoop {
   absl::Status ComputeAllLogProbs(StepBatch& batch);
   // Rollout correction, advantages and the next KL coefficient.
   absl::Status ComputeAllAdvantages(StepBatch& batch);
+  std::map<std::string, Histogram> HistogramsOf(int64_t step,
+                                                const std::vector<SampleMeta>& metas,
+                                                const std::vector<SampleRecord>& records);
+  // Moves the records of the samples that are trained on to `samples`.
+  absl::Status RecordSamples(StepBatch& batch, std::vector<SampleRecord>& samples);
+  absl::StatusOr<StepRecord> MakeRecord(StepBatch& batch);
   absl::Status Record(StepBatch& batch);
   DiskNeed SamplesNeed() const;
   // Passes all metrics to the operating system; waits for their disk.

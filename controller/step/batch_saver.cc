@@ -1,7 +1,10 @@
 #include "controller/step/batch_saver.h"
 
+#include <array>
 #include <filesystem>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "common/base/disk_refusal.h"
 #include "common/base/status.h"
@@ -10,6 +13,17 @@
 
 namespace tandem {
 namespace {
+
+// What is known of a sample beside Sample.
+void AddFacts(const SampleMeta& meta, const StepBatch& batch, SavedSample& saved) {
+  saved.trained_tokens = meta.trained_tokens;
+  saved.mini_batch = meta.mini_batch;
+  saved.rank = meta.rank;
+  saved.score = meta.outcome.score;
+  saved.advantage = meta.outcome.advantage;
+  const auto record = batch.records.find(meta.sample_id);
+  if (record != batch.records.end()) saved.reward_terms = record->second.reward_terms;
+}
 
 absl::StatusOr<SavedSample> Gather(const SampleStore& samples,
                                    const SampleMeta& meta,
@@ -20,14 +34,34 @@ absl::StatusOr<SavedSample> Gather(const SampleStore& samples,
                           samples.ReadArray(TokenArray::kSumPiSquared, meta.sample_id));
   TANDEM_ASSIGN_OR_RETURN(saved.training_log_probs,
                           samples.ReadArray(TokenArray::kTraining, meta.sample_id));
-  saved.trained_tokens = meta.trained_tokens;
-  saved.mini_batch = meta.mini_batch;
-  saved.rank = meta.rank;
-  saved.score = meta.outcome.score;
-  saved.advantage = meta.outcome.advantage;
-  const auto record = batch.records.find(meta.sample_id);
-  if (record != batch.records.end()) saved.reward_terms = record->second.reward_terms;
+  AddFacts(meta, batch, saved);
   return saved;
+}
+
+// By TokenArray, the names of kSavedArrays.
+constexpr std::array<const char*, kTokenArrays> kIndexNames = {
+    "ref_log_probs", "old_log_probs", "sum_pi_squared",    "advantages",
+    "is_weights",    "mask",          "training_log_probs"};
+
+// Where SampleStore has put a sample's arrays: record, then appended ones.
+std::map<std::string, BatchPlace> PlacesOf(const SampleMeta& meta) {
+  std::map<std::string, BatchPlace> places;
+  auto at = static_cast<uint64_t>(meta.offset);
+  const auto tokens = static_cast<uint64_t>(meta.prompt_tokens + meta.response_tokens);
+  const auto responses = static_cast<uint64_t>(meta.response_tokens);
+  places[kBatchTokens] = {.offset = at, .count = tokens};
+  at += tokens * sizeof(int32_t);
+  if (meta.has_log_probs) {
+    places["log_probs"] = {.offset = at, .count = responses};
+    at += responses * sizeof(float);
+  }
+  places[kBatchVersions] = {.offset = at, .count = responses};
+  for (size_t i = 0; i < kTokenArrays; ++i) {
+    const int64_t offset = meta.arrays.offsets[i];
+    if (offset < 0) continue;
+    places[kIndexNames[i]] = {.offset = static_cast<uint64_t>(offset), .count = responses};
+  }
+  return places;
 }
 
 }  // namespace
@@ -45,6 +79,26 @@ absl::Status BatchSaver::SaveDue(const StepBatch& batch) {
   context_.progress.OnMessage(
       fmt::format("step {}: its batch is not saved: {}", batch.step, std::string(saved.message())));
   return absl::OkStatus();
+}
+
+std::string BatchSaver::SamplesIndex(const StepBatch& batch) const {
+  std::vector<BatchEntry> entries;
+  for (const SampleMeta& meta : context_.samples.Metas()) {
+    BatchEntry entry{.arrays = PlacesOf(meta)};
+    SavedSample& saved = entry.meta;
+    saved.sample_id = meta.sample_id;
+    saved.group = meta.group;
+    saved.index = meta.index;
+    saved.prompt_tokens = meta.prompt_tokens;
+    saved.segments = meta.segments;
+    saved.finish_reason = meta.finish_reason;
+    saved.temperature = meta.temperature;
+    saved.off_support = meta.off_support;
+    saved.reward = meta.outcome.reward;
+    AddFacts(meta, batch, saved);
+    entries.push_back(std::move(entry));
+  }
+  return BatchHeaderToJson(MakeInfo(batch), entries);
 }
 
 std::string BatchSaver::SaveFailed(const StepBatch& batch, const std::string& failure) {

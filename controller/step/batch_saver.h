@@ -28,6 +28,10 @@ class BatchSaver {
   // continue without the file.
   absl::Status SaveDue(const StepBatch& batch);
 
+  // What the step's .samples file ends with: the header of a saved batch (saved_batch.h) with the
+  // places of the arrays in that file.
+  std::string SamplesIndex(const StepBatch& batch) const;
+
   // Saves to run_dir/failed_steps. Returns a sentence that names the file, or the reason why there
   // is none.
   std::string SaveFailed(const StepBatch& batch, const std::string& failure);

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "common/base/status.h"
+#include "controller/step/summary/group_metrics.h"
 #include "controller/store/run_store.h"
 
 namespace tandem {
@@ -47,6 +48,8 @@ absl::Status DynamicSampling::Filter(SampleStore& samples, StepBatch& batch) {
     if (verdict == GroupFilter::Verdict::kKept) continue;
     if (verdict == GroupFilter::Verdict::kAllEqual) evicted_ += std::ssize(members);
     for (const SampleRecord* member : members) dropped.push_back(member->sample_id);
+    batch.dropped_groups.push_back(RecordOfGroup(group, members));
+    batch.dropped_groups.back().kind = GroupKind::kEvicted;
   }
   Drop(dropped, samples, batch);
   return Annotate(filter_.EndBatch(), fmt::format("step {}", batch.step));
@@ -83,6 +86,19 @@ std::string DynamicSampling::TakeBack(SampleStore& samples, StepBatch& batch) {
   return kept == dropped_
              ? fmt::format("and all {} samples that were dropped", dropped_)
              : fmt::format("and {} of the {} samples that were dropped", kept, dropped_);
+}
+
+std::vector<SampleRecord> DynamicSampling::TakeDropped(const std::vector<Prompt>& prompts) {
+  std::vector<SampleRecord> dropped;
+  for (auto& [id, record] : kept_records_) {
+    const Prompt& prompt = prompts.at(static_cast<size_t>(record.group));
+    record.evicted = true;
+    record.prompt = prompt.text;
+    record.ground_truth = prompt.ground_truth;
+    dropped.push_back(std::move(record));
+  }
+  kept_records_.clear();
+  return dropped;
 }
 
 std::string DynamicSampling::ProgressText() const {

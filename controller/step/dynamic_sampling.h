@@ -28,8 +28,8 @@ class DynamicSampling {
   DynamicSampling(const GroupFilterOptions& options, int64_t wanted);
 
   // Judges the groups that were scored since the last call, in the order of drawing. Removes groups
-  // that are not kept from the store and the records; prompts keep their numbers. Errors as
-  // FilterValue and GroupFilter::EndBatch.
+  // that are not kept from the store and the records, and adds them to batch.dropped_groups;
+  // prompts keep their numbers. Errors as FilterValue and GroupFilter::EndBatch.
   absl::Status Filter(SampleStore& samples, StepBatch& batch);
 
   // For a step that fails and is saved for inspection: puts dropped samples (the first
@@ -37,6 +37,10 @@ class DynamicSampling {
   // score as its outcome. Returns "and 40 of the 120 samples that were dropped" or "and all 40
   // ...", for messages; empty if none was dropped.
   std::string TakeBack(SampleStore& samples, StepBatch& batch);
+
+  // The dropped samples (the first kKeptSamples), marked as evicted, with their prompts and without
+  // their responses, in order of sample id. Call once, and not before a TakeBack.
+  std::vector<SampleRecord> TakeDropped(const std::vector<Prompt>& prompts);
 
   bool full() const { return filter_.full(); }
   // The number of groups that the step still lacks.

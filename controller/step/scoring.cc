@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "controller/step/summary/sample_facts.h"
 
 namespace tandem {
 
@@ -42,7 +43,8 @@ SampleRecord MakeRecord(int64_t step, const SampleMeta& meta, RewardItem item, R
           .weight_version = meta.weight_version,
           .reward_terms = std::move(score.extras),
           .segments = meta.response_segments,
-          .token_offset = meta.offset};
+          .token_offset = meta.offset,
+          .arrived_us = meta.arrived_us};
 }
 
 absl::Status CheckFinite(const RewardItem& item, const RewardScore& score) {
@@ -85,15 +87,21 @@ absl::Status RewardSamples(const PromptCodec& text,
   for (size_t begin = 0; begin < metas.size(); begin += kChunk) {
     const size_t end = std::min(begin + kChunk, metas.size());
     std::vector<RewardItem> items;
+    std::vector<SampleRecord> facts(end - begin);  // of the tokens
     for (size_t i = begin; i < end; ++i) {
       const Prompt& prompt = batch.prompts.at(static_cast<size_t>(metas[i].group));
       TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(metas[i].sample_id));
       items.push_back(MakeRewardItem(text, prompt, sample));
+      AddTokenFacts(sample, facts[i - begin]);
     }
     TANDEM_ASSIGN_OR_RETURN(std::vector<RewardScore> scores, ScoreAll(reward, items));
     for (size_t i = begin; i < end; ++i) {
-      batch.records[metas[i].sample_id] = MakeRecord(
-          batch.step, metas[i], std::move(items[i - begin]), std::move(scores[i - begin]));
+      SampleRecord record = MakeRecord(batch.step, metas[i], std::move(items[i - begin]),
+                                       std::move(scores[i - begin]));
+      record.prompt_tokens = facts[i - begin].prompt_tokens;
+      record.min_log_prob = facts[i - begin].min_log_prob;
+      record.repetition = facts[i - begin].repetition;
+      batch.records[metas[i].sample_id] = std::move(record);
     }
   }
   return absl::OkStatus();

@@ -30,7 +30,12 @@ struct StepBatch {
   TailRecorder tail;  // of the generate phase
   StepFacts facts;
   StepDetails details;
-  std::map<uint64_t, SampleRecord> records;    // by sample id; filled by RewardSamples
+  std::map<uint64_t, SampleRecord> records;  // by sample id; filled by RewardSamples
+  // What dynamic sampling dropped: all groups, and their samples as DynamicSampling::TakeDropped
+  // has them.
+  std::vector<GroupRecord> dropped_groups;
+  std::vector<SampleRecord> dropped;
+  std::vector<UpdateRecord> updates;           // of the step so far
   GreedyBaselines baselines;                   // used by remax only
   std::map<int64_t, double> baseline_rewards;  // rewards of the baselines, by group
   int64_t version = 0;                         // of the weights that sample the step

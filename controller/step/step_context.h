@@ -39,6 +39,8 @@ struct StepContext {
   Clock& clock;
   std::vector<Prompt> validation;
   std::function<bool()> interrupted;  // true: stop now, without waiting for the end of the step
+  // LoadLog::Take; empty: no load is recorded.
+  std::function<std::vector<LoadRecord>()> take_load = {};
 };
 
 // The state of a run between two steps.

@@ -115,6 +115,9 @@ absl::Status TrainingPhase::ForwardBackward(StepBatch& batch,
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
   }
   AddMiniBatchMetrics(batch.facts, results.front().metrics, share, command.first_update);
+  batch.updates.push_back({.samples = command.global_samples,
+                           .tokens = static_cast<int64_t>(command.global_tokens),
+                           .metrics = results.front().metrics});
   if (command.compare_log_probs) {
     std::vector<ReportedComparison> comparisons;
     for (const ForwardBackwardReply& result : results) comparisons.push_back(result.comparison);
@@ -138,8 +141,13 @@ absl::Status TrainingPhase::OptimizerStep(StepBatch& batch, double share) {
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, steps[rank].report);
   }
   SetLogVersion(next_version);
-  batch.facts.trainer["actor/grad_norm"] += steps.front().grad_norm * share;
-  batch.facts.trainer["actor/lr"] = steps.front().learning_rate;
+  batch.facts.trainer[kGradNorm] += steps.front().grad_norm * share;
+  batch.facts.trainer[kLearningRate] = steps.front().learning_rate;
+  UpdateRecord& update = batch.updates.back();
+  update.version = next_version;
+  update.metrics[kGradNorm] = steps.front().grad_norm;
+  update.metrics[kLearningRate] = steps.front().learning_rate;
+  if (steps.front().skipped) update.metrics[kSkippedUpdates] = 1;
   return RecordSkippedUpdate(batch, steps.front());
 }
 

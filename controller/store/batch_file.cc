@@ -19,19 +19,52 @@ constexpr char kSaveAgain[] =
 
 // A hint for the user, who may have named another kind of file.
 std::string NotThis(const std::string& path) {
-  if (path.ends_with(".samples")) {
-    return "a run's samples/*.samples have no index; give one that trainer.save_batch_freq has "
-           "saved in RUN_DIR/batches";
+  if (path.ends_with(kSamplesSuffix)) {
+    return "a .samples file has an index from the moment that its step is recorded, unless a build "
+           "before wrote it; give another one, or one that trainer.save_batch_freq has saved in "
+           "RUN_DIR/batches";
   }
   return "give a file that a run has saved: RUN_DIR/batches/step_N.batch or "
          "RUN_DIR/failed_steps/step_N/step.batch";
+}
+
+bool HasMagic(const uint8_t* data, const char* magic) {
+  return std::memcmp(data, magic, sizeof(BatchPreamble::magic)) == 0;
+}
+
+// The preamble of a .samples file is its end.
+bool EndsAsSamples(const MappedFile& file) {
+  return file.size() >= sizeof(BatchPreamble) &&
+         HasMagic(file.data() + file.size() - sizeof(BatchPreamble), kSamplesMagic);
+}
+
+absl::Status CheckVersion(const MappedFile& file, const BatchPreamble& preamble) {
+  if (preamble.version <= kBatchVersion) return absl::OkStatus();
+  return MakeStatus(absl::StatusCode::kUnimplemented,
+                    "{} has version {} of the format, and this build reads up to {}: use the "
+                    "tandemctl of the build that wrote it, or a newer one",
+                    file.path(), preamble.version, kBatchVersion);
+}
+
+absl::StatusOr<BatchPreamble> ReadSamplesEnd(const MappedFile& file) {
+  BatchPreamble end;
+  const uint64_t before = file.size() - sizeof(end);
+  std::memcpy(&end, file.data() + before, sizeof(end));
+  TANDEM_RETURN_IF_ERROR(CheckVersion(file, end));
+  const bool good = end.check == XXH3_64bits(&end, offsetof(BatchPreamble, check)) &&
+                    end.file_bytes == file.size() && end.header_offset <= before &&
+                    end.header_bytes == before - end.header_offset;
+  if (good) return end;
+  return MakeStatus(absl::StatusCode::kDataLoss, "{}: its index is damaged; {}", file.path(),
+                    NotThis(file.path()));
 }
 
 // Checks that the file is a complete batch of a known version.
 absl::StatusOr<BatchPreamble> ReadPreamble(const MappedFile& file) {
   BatchPreamble preamble;
   const size_t magic = preamble.magic.size();
-  if (file.size() < magic || std::memcmp(file.data(), kBatchMagic, magic) != 0) {
+  if (file.size() < magic || !HasMagic(file.data(), kBatchMagic)) {
+    if (EndsAsSamples(file)) return ReadSamplesEnd(file);
     return InvalidArgument("{} is not a saved batch: {}; {}", file.path(),
                            file.size() == 0 ? "it is empty" : "it does not begin as one",
                            NotThis(file.path()));
@@ -43,12 +76,7 @@ absl::StatusOr<BatchPreamble> ReadPreamble(const MappedFile& file) {
   };
   if (file.size() < sizeof(preamble)) return cut(sizeof(preamble));
   std::memcpy(&preamble, file.data(), sizeof(preamble));
-  if (preamble.version > kBatchVersion) {
-    return MakeStatus(absl::StatusCode::kUnimplemented,
-                      "{} has version {} of the format, and this build reads up to {}: use the "
-                      "tandemctl of the build that wrote it, or a newer one",
-                      file.path(), preamble.version, kBatchVersion);
-  }
+  TANDEM_RETURN_IF_ERROR(CheckVersion(file, preamble));
   if (preamble.check != XXH3_64bits(&preamble, offsetof(BatchPreamble, check))) {
     return MakeStatus(absl::StatusCode::kDataLoss, "{}: the first 64 bytes are damaged; {}",
                       file.path(), kSaveAgain);
@@ -63,8 +91,15 @@ absl::StatusOr<BatchPreamble> ReadPreamble(const MappedFile& file) {
                     file.path(), file.size(), preamble.file_bytes, kSaveAgain);
 }
 
+bool IsSamples(const BatchPreamble& preamble) {
+  return std::memcmp(preamble.magic.data(), kSamplesMagic, preamble.magic.size()) == 0;
+}
+
 absl::Status CheckDigest(const MappedFile& file, const BatchPreamble& preamble) {
-  const Xxh3Hash digest = HashXxh3(file.data() + sizeof(preamble), file.size() - sizeof(preamble));
+  const uint64_t begin = IsSamples(preamble) ? preamble.header_offset : sizeof(preamble);
+  const uint64_t bytes =
+      IsSamples(preamble) ? preamble.header_bytes : file.size() - sizeof(preamble);
+  const Xxh3Hash digest = HashXxh3(file.data() + begin, bytes);
   if (digest.low == preamble.digest_low && digest.high == preamble.digest_high) {
     return absl::OkStatus();
   }
@@ -92,14 +127,18 @@ absl::StatusOr<std::unique_ptr<const BatchReader>> BatchReader::Open(const std::
       BatchHeaderFromJson(header + preamble.header_offset, preamble.header_bytes);
   TANDEM_RETURN_IF_ERROR(Annotate(parsed.status(), path));
   reader->header_ = *std::move(parsed);
+  const uint64_t arrays_begin = IsSamples(preamble) ? 0 : sizeof(preamble);
   for (const BatchEntry& entry : reader->header_.entries) {
-    TANDEM_RETURN_IF_ERROR(Annotate(reader->CheckPlaces(entry, preamble.header_offset),
-                                    fmt::format("{}: sample {:#x}", path, entry.meta.sample_id)));
+    TANDEM_RETURN_IF_ERROR(
+        Annotate(reader->CheckPlaces(entry, arrays_begin, preamble.header_offset),
+                 fmt::format("{}: sample {:#x}", path, entry.meta.sample_id)));
   }
   return reader;
 }
 
-absl::Status BatchReader::CheckPlaces(const BatchEntry& entry, uint64_t arrays_end) const {
+absl::Status BatchReader::CheckPlaces(const BatchEntry& entry,
+                                      uint64_t arrays_begin,
+                                      uint64_t arrays_end) const {
   const auto count = [&](const char* name) -> uint64_t {
     const auto found = entry.arrays.find(name);
     return found == entry.arrays.end() ? 0 : found->second.count;
@@ -108,7 +147,7 @@ absl::Status BatchReader::CheckPlaces(const BatchEntry& entry, uint64_t arrays_e
     const auto found = entry.arrays.find(name);
     if (found == entry.arrays.end()) return true;
     const auto& [offset, values] = found->second;
-    return offset >= sizeof(BatchPreamble) && offset <= arrays_end &&
+    return offset >= arrays_begin && offset <= arrays_end &&
            values <= (arrays_end - offset) / width;
   };
   const uint64_t tokens = count(kBatchTokens);
@@ -142,7 +181,24 @@ SavedSample BatchReader::Read(size_t i) const {
   for (const SavedArray& array : kSavedArrays) {
     ReadArray(entry, array.name, sample.*array.values);
   }
+  if (sample.advantages.empty()) {
+    sample.advantages.assign(sample.versions.size(), static_cast<float>(sample.advantage));
+  }
   return sample;
+}
+
+std::string SamplesEnd(const std::string& header, uint64_t offset) {
+  BatchPreamble end;
+  std::memcpy(end.magic.data(), kSamplesMagic, end.magic.size());
+  end.version = kBatchVersion;
+  end.header_offset = offset;
+  end.header_bytes = header.size();
+  end.file_bytes = offset + header.size() + sizeof(end);
+  const Xxh3Hash digest = HashXxh3(header.data(), header.size());
+  end.digest_low = digest.low;
+  end.digest_high = digest.high;
+  end.check = XXH3_64bits(&end, offsetof(BatchPreamble, check));
+  return header + std::string(reinterpret_cast<const char*>(&end), sizeof(end));
 }
 
 struct BatchWriter::State {

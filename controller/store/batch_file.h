@@ -1,4 +1,4 @@
-// Reads and writes saved batches (saved_batch.h).
+// Reads and writes saved batches (saved_batch.h), and reads a run's .samples files.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,10 @@ namespace tandem {
 // Immutable after Open; thread-safe.
 class BatchReader {
  public:
-  // Reads the complete file once to check its digest, and keeps the header. InvalidArgument: not a
-  // file, or not a saved batch; Unimplemented: a newer version; DataLoss: truncated or changed;
-  // NotFound, PermissionDenied: as MappedFile. Every message says how to continue.
+  // Reads the complete file once to check its digest (of a .samples file, its header), and keeps
+  // the header. InvalidArgument: not a file, not a saved batch, or a .samples file without an
+  // index; Unimplemented: a newer version; DataLoss: truncated or changed; NotFound,
+  // PermissionDenied: as MappedFile. Every message says how to continue.
   static absl::StatusOr<std::unique_ptr<const BatchReader>> Open(const std::string& path);
 
   const SavedBatchInfo& info() const { return header_.info; }
@@ -37,8 +38,10 @@ class BatchReader {
 
  private:
   explicit BatchReader(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {}
-  // Checks that every array is inside the file and has the right length.
-  absl::Status CheckPlaces(const BatchEntry& entry, uint64_t arrays_end) const;
+  // Checks that every array is between two offsets of the file and has the right length.
+  absl::Status CheckPlaces(const BatchEntry& entry,
+                           uint64_t arrays_begin,
+                           uint64_t arrays_end) const;
   template <typename T>
   void ReadArray(const BatchEntry& entry, const char* name, std::vector<T>& values) const;
 
@@ -46,6 +49,9 @@ class BatchReader {
   uint32_t version_ = 0;
   BatchHeader header_;
 };
+
+// What a .samples file ends with, by its header (BatchHeaderToJson) and the bytes before it.
+std::string SamplesEnd(const std::string& header, uint64_t offset);
 
 // Writes a saved batch (saved_batch.h) atomically, with one sample in memory at a time. Not
 // thread-safe. Errors as AtomicFile.

@@ -7,14 +7,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/types/histogram.h"
 #include "common/types/ledger_snapshot.h"
 #include "common/types/sample.h"
+#include "common/types/worker_load.h"
 
 namespace tandem {
 
@@ -119,10 +122,11 @@ struct PhaseTime {
 // only from mixed ones. Equal rewards are right where every sample's correctness is 1 or more,
 // wrong where it is 0 or less, else just equal. The correctness of a sample is its reward term
 // "acc" where it has one, else its reward.
-enum class GroupKind { kMixed, kAllRight, kAllWrong, kAllEqual };
-inline constexpr size_t kGroupKinds = 4;
-inline constexpr std::array<const char*, kGroupKinds> kGroupKindNames = {"mixed", "all_right",
-                                                                         "all_wrong", "all_equal"};
+// Dynamic sampling drops groups: those are told apart, and not trained on.
+enum class GroupKind { kMixed, kAllRight, kAllWrong, kAllEqual, kEvicted };
+inline constexpr size_t kGroupKinds = 5;
+inline constexpr std::array<const char*, kGroupKinds> kGroupKindNames = {
+    "mixed", "all_right", "all_wrong", "all_equal", "evicted"};
 // As the store keeps it and the API tells it.
 inline std::string GroupKindName(GroupKind kind) {
   return kGroupKindNames[static_cast<size_t>(kind)];
@@ -137,13 +141,53 @@ struct GroupRecord {
   GroupKind kind = GroupKind::kMixed;
 };
 
+// What is counted in StepRecord::histograms. Of samples: the reward function's score, response
+// tokens. Of response tokens: their advantages, the rollout's log-probs and, where the trainers
+// computed log-probs again (actor.old_log_prob: recompute), the trainers' probability divided by
+// the rollout's.
+inline constexpr const char* kRewardHistogram = "reward";
+inline constexpr const char* kLengthHistogram = "length";
+inline constexpr const char* kAdvantageHistogram = "advantage";
+inline constexpr const char* kLogProbHistogram = "log_prob";
+inline constexpr const char* kRatioHistogram = "ratio";
+
+// One optimizer step.
+struct UpdateRecord {
+  int64_t version = 0;  // of the weights that it made
+  int64_t samples = 0;
+  int64_t tokens = 0;                     // that are trained
+  std::map<std::string, double> metrics;  // of the mini-batch, before they are averaged
+};
+
+// Weights that a rollout was sent.
+struct SyncRecord {
+  int64_t time_us = 0;  // since 1970, UTC, when they had arrived
+  int64_t version = 0;
+  int rank = 0;  // of the rollout
+  int64_t bytes = 0;
+  double seconds = 0;
+  std::string digest;    // of all tensors, hex
+  bool checked = false;  // each tensor was read back and was equal
+};
+
+// What a rollout had to do, as a heartbeat told.
+struct LoadRecord {
+  int64_t time_us = 0;  // since 1970, UTC
+  int rank = 0;
+  GeneratorLoad load;  // without its peaks
+};
+
 struct StepRecord {
   int64_t step = 0;                       // counted from 1
   int64_t version = 0;                    // weight version after the step
   std::map<std::string, double> metrics;  // verl's names
   std::vector<PhaseTime> phases;
-  std::string finished_at;          // RFC 3339, UTC, with microseconds
-  std::vector<GroupRecord> groups;  // written; read with the samples (SampleRecordPage)
+  std::string finished_at;                      // RFC 3339, UTC, with microseconds
+  std::vector<GroupRecord> groups;              // written; read with the samples (SampleRecordPage)
+  std::map<std::string, Histogram> histograms;  // by name; of the samples that are trained on
+  std::vector<UpdateRecord> updates;
+  std::vector<SyncRecord> syncs;  // since the step before
+  std::vector<LoadRecord> load;   // likewise, by rank and time
   // The generation that repeated the step, after a recovery went back before it; 0: it is valid.
   int64_t undone_by = 0;
 };
@@ -153,7 +197,8 @@ struct SampleRecord {
   int64_t step = 0;
   int64_t group = 0;
   int64_t index = 0;
-  bool texts_kept = true;  // false: the next three are empty, as trainer.steps_with_texts says
+  // False: the next three are empty, as trainer.steps_with_texts says.
+  bool texts_kept = true;
   std::string prompt;
   std::string response;
   std::string ground_truth;
@@ -169,6 +214,15 @@ struct SampleRecord {
   // sample is undone.
   int64_t token_offset = 0;
   int64_t undone_by = 0;  // as in StepRecord
+  // The same for equal prompt and truth in all steps; 0: an older build recorded the sample, none
+  // of what follows is known. Read, not written.
+  int64_t prompt_id = 0;
+  int64_t prompt_tokens = 0;
+  std::optional<double> min_log_prob;  // of the response's tokens, the rollout's
+  std::optional<double> repetition;    // RepeatedShare of the response
+  int64_t arrived_us = 0;              // since 1970, UTC: when the controller had all of it
+  bool evicted = false;  // dynamic sampling dropped its group: it is not trained on, and its
+                         // response is not kept
 };
 
 // One pass over the validation prompts.
@@ -179,7 +233,8 @@ struct EvaluationRecord {
   int64_t samples = 0;
   std::map<std::string, double> metrics;  // val-core/..., val/reward/mean
   double seconds = 0;
-  int64_t undone_by = 0;  // as in StepRecord
+  int64_t undone_by = 0;                // as in StepRecord
+  std::vector<SampleRecord> responses;  // written; read by SampleQuery::evaluation
 };
 
 // How a start of a run ended.
@@ -260,17 +315,22 @@ struct StepQuery {
   bool undone = false;  // those that recoveries have undone, in place of the valid ones
   bool workers = true;  // with the ledgers of their phases
   bool phases = true;
+  bool details = false;  // with histograms, updates, syncs and load
   // Only these metrics, each of which is read as one range of the store; empty: all.
   std::vector<std::string> metrics;
 };
 
-// Which samples of a step to read, in order of sample id.
+// Which samples of a step to read, in order of step and sample id; those of a validation in order
+// of prompt.
 struct SampleQuery {
   int64_t step = 0;
   int64_t limit = 0;  // 0: all
   int64_t offset = 0;
-  int64_t max_bytes = 0;  // of texts; reached or exceeded by the last record. 0: no limit
-  int64_t undone_by = 0;  // not 0: those that this generation has undone, not the valid ones
+  int64_t max_bytes = 0;    // of texts; reached or exceeded by the last record. 0: no limit
+  int64_t undone_by = 0;    // not 0: those that this generation has undone, not the valid ones
+  int64_t prompt_id = 0;    // not 0: of this prompt alone; and with step 0 of all steps
+  bool evicted = false;     // those that dynamic sampling dropped, not those that are trained on
+  bool evaluation = false;  // the responses of the validation after the step
 };
 
 struct EvaluationQuery {

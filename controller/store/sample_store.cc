@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/types/response_tokens.h"
+#include "controller/store/batch_file.h"
 #include "controller/store/run_file.h"
 
 namespace tandem {
@@ -95,6 +96,7 @@ absl::Status SampleStore::BeginStep(int64_t step) {
   held_back_.clear();
   step_ = step;
   end_ = 0;
+  has_index_ = false;
   path_ = fmt::format("{}/step_{:06}.samples", dir_, step);
   fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd_ < 0) return RunFileError(path_, "opening", errno);
@@ -116,7 +118,10 @@ void SampleStore::Prune() const {
   for (const auto& path : doomed) std::filesystem::remove(path, error);
 }
 
-absl::Status SampleStore::Put(const Sample& sample, int64_t version, TokenVersions allowed) {
+absl::Status SampleStore::Put(const Sample& sample,
+                              int64_t version,
+                              TokenVersions allowed,
+                              int64_t arrived_us) {
   TANDEM_RETURN_IF_ERROR(CheckLengths(sample));
   TANDEM_RETURN_IF_ERROR(CheckVersions(sample, version, allowed));
   // A record has tokens (i32), log-probs (f32, if there are any) and versions (i64), in native byte
@@ -146,7 +151,8 @@ absl::Status SampleStore::Put(const Sample& sample, int64_t version, TokenVersio
       .offset = offset,
       .segments = sample.segments,
       .response_segments = ResponseSegments(sample),
-      .temperature = sample.temperature};
+      .temperature = sample.temperature,
+      .arrived_us = arrived_us};
   return absl::OkStatus();
 }
 
@@ -292,8 +298,12 @@ absl::StatusOr<int64_t> SampleStore::Append(const std::string& bytes) {
   return std::exchange(end_, end_ + static_cast<int64_t>(bytes.size()));
 }
 
-absl::Status SampleStore::Flush() {
+absl::Status SampleStore::Flush(const std::string& index) {
   const MutexLock lock(step_mutex_);
+  if (!index.empty() && !has_index_) {
+    TANDEM_RETURN_IF_ERROR(Append(SamplesEnd(index, static_cast<uint64_t>(end_))).status());
+    has_index_ = true;
+  }
   if (held_back_.empty()) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(WithDiskRefused(WriteRunFile(fd_, path_, held_back_, held_back_begin_)));
   held_back_.clear();

@@ -66,6 +66,7 @@ struct SampleMeta {
   std::vector<Segment> segments;           // Sample::segments
   std::vector<Segment> response_segments;  // common/types/response_tokens.h
   float temperature = 1;
+  int64_t arrived_us = 0;  // since 1970, UTC; 0: unknown
 };
 
 // The weight versions that may have sampled the tokens of a sample.
@@ -91,13 +92,16 @@ class SampleStore {
   // AlreadyExists: the id is in use. InvalidArgument: the lengths of the arrays do not fit.
   // DataLoss: another version than `version` sampled a token or, with kUpTo, a later version did,
   // or an earlier one than that of the token before it. ResourceExhausted: disk full.
+  // `arrived_us`: SampleMeta::arrived_us.
   absl::Status Put(const Sample& sample,
                    int64_t version,
-                   TokenVersions allowed = TokenVersions::kExactly);
-  // Retries the writes of this step that a full or failing disk has refused. Put and PutArray keep
-  // refused bytes in memory instead of failing, because a step must not stop in the middle. An
-  // error is marked as a disk's refusal (disk_refusal.h) and loses nothing.
-  absl::Status Flush();
+                   TokenVersions allowed = TokenVersions::kExactly,
+                   int64_t arrived_us = 0);
+  // Ends the step's file with SamplesEnd of `index` (batch_file.h), if it is not empty and the file
+  // has none, and retries the writes of this step that a full or failing disk has refused. Put and
+  // PutArray keep refused bytes in memory instead of failing, because a step must not stop in the
+  // middle. An error is marked as a disk's refusal (disk_refusal.h) and loses nothing.
+  absl::Status Flush(const std::string& index = "");
   // The bytes that are kept in memory.
   int64_t held_back_bytes() const;
 
@@ -145,6 +149,7 @@ class SampleStore {
   std::string path_ ABSL_GUARDED_BY(step_mutex_);
   int64_t step_ ABSL_GUARDED_BY(step_mutex_) = -1;
   int64_t end_ ABSL_GUARDED_BY(step_mutex_) = 0;
+  bool has_index_ ABSL_GUARDED_BY(step_mutex_) = false;
   // The end of the file that the disk has refused: records from held_back_begin_ on.
   std::string held_back_ ABSL_GUARDED_BY(step_mutex_);
   int64_t held_back_begin_ ABSL_GUARDED_BY(step_mutex_) = 0;

@@ -80,6 +80,13 @@ inline constexpr char kBatchMagic[9] = "TNDBATCH";
 inline constexpr uint32_t kBatchVersion = 1;
 inline constexpr char kBatchSuffix[] = ".batch";
 
+// A run's .samples files (sample_store.h), whose arrays are appended as they come, end with the
+// same header once their step is recorded, and behind it with the preamble: its magic is
+// kSamplesMagic, and its digest that of the header. A sample without "advantages" has the same one
+// for all tokens.
+inline constexpr char kSamplesMagic[9] = "TNDSMPLS";
+inline constexpr char kSamplesSuffix[] = ".samples";
+
 struct BatchPreamble {
   std::array<char, 8> magic{};
   uint32_t version = 0;
@@ -87,7 +94,7 @@ struct BatchPreamble {
   uint64_t header_offset = 0;  // from the start of the file
   uint64_t header_bytes = 0;
   uint64_t file_bytes = 0;
-  uint64_t digest_low = 0;  // XXH3, 128 bits, of everything after the preamble
+  uint64_t digest_low = 0;  // XXH3, 128 bits, of everything else
   uint64_t digest_high = 0;
   uint64_t check = 0;  // XXH3, 64 bits, of the 56 bytes before it
 };

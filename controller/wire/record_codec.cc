@@ -1,9 +1,48 @@
 #include "controller/wire/record_codec.h"
 
 #include "common/net/worker_codec.h"
+#include "controller/wire/run_answers.h"
 #include "tandem/v1/controller.pb.h"
 
 namespace tandem {
+
+namespace {
+
+void AddDetails(const StepRecord& record, v1::StepRecord& proto) {
+  for (const auto& [name, histogram] : record.histograms) {
+    v1::Histogram* const out = proto.add_histograms();
+    out->set_name(name);
+    out->set_low(histogram.low);
+    out->set_high(histogram.high);
+    out->mutable_counts()->Assign(histogram.counts.begin(), histogram.counts.end());
+  }
+  for (const UpdateRecord& update : record.updates) {
+    v1::UpdateRecord* const out = proto.add_updates();
+    out->set_ordinal(proto.updates_size() - 1);
+    out->set_version(update.version);
+    out->set_samples(update.samples);
+    out->set_tokens(update.tokens);
+    out->mutable_metrics()->insert(update.metrics.begin(), update.metrics.end());
+  }
+  for (const SyncRecord& sync : record.syncs) {
+    v1::WeightSyncRecord* const out = proto.add_syncs();
+    out->set_time(StampText(sync.time_us));
+    out->set_version(sync.version);
+    out->set_rank(sync.rank);
+    out->set_bytes(sync.bytes);
+    out->set_seconds(sync.seconds);
+    out->set_digest(sync.digest);
+    out->set_checked(sync.checked);
+  }
+  for (const LoadRecord& load : record.load) {
+    v1::LoadRecord* const out = proto.add_load();
+    out->set_time(StampText(load.time_us));
+    out->set_rank(load.rank);
+    *out->mutable_load() = ToProto(load.load);
+  }
+}
+
+}  // namespace
 
 v1::StepRecord ToProto(const StepRecord& record) {
   v1::StepRecord proto;
@@ -24,6 +63,7 @@ v1::StepRecord ToProto(const StepRecord& record) {
   }
   proto.set_finished_at(record.finished_at);
   proto.set_undone_by(record.undone_by);
+  AddDetails(record, proto);
   return proto;
 }
 
@@ -47,6 +87,12 @@ v1::SampleRecord ToProto(const SampleRecord& record) {
   }
   proto.set_texts_dropped(!record.texts_kept);
   proto.set_undone_by(record.undone_by);
+  proto.set_prompt_id(record.prompt_id);
+  proto.set_prompt_tokens(record.prompt_tokens);
+  if (record.min_log_prob) proto.set_min_log_prob(*record.min_log_prob);
+  if (record.repetition) proto.set_repetition(*record.repetition);
+  proto.set_arrived_at(StampText(record.arrived_us));
+  proto.set_evicted(record.evicted);
   return proto;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "controller/store/record_pages.h"
 #include "controller/store/time_stamp.h"
 #include "controller/wire/record_codec.h"
 #include "tandem/v1/controller.pb.h"
@@ -68,6 +69,7 @@ absl::StatusOr<v1::ListStepsResponse> AnswerSteps(RunRecords& records,
                          .undone = request.undone(),
                          .workers = !request.no_ledgers(),
                          .phases = all_metrics,
+                         .details = request.details(),
                          .metrics = {request.metrics().begin(), request.metrics().end()}}));
   std::vector<v1::StepRecord> page;  // from the newest on
   size_t bytes = 0;
@@ -85,17 +87,40 @@ absl::StatusOr<v1::ListStepsResponse> AnswerSteps(RunRecords& records,
   return response;
 }
 
+namespace {
+
+// The step of the newest validation; -1: there was none.
+absl::StatusOr<int64_t> NewestEvaluation(RunRecords& records) {
+  int64_t newest = -1;
+  TANDEM_RETURN_IF_ERROR(ForEachEvaluation(
+      records, {}, [&newest](const EvaluationRecord& evaluation) { newest = evaluation.step; }));
+  return newest;
+}
+
+// The step that a request asks for; 0 with `prompt_id`: all.
+absl::StatusOr<int64_t> StepOf(RunRecords& records, const v1::ListSamplesRequest& request) {
+  const bool every = request.prompt_id() != 0 && request.step() == 0;
+  if (every || (request.evaluation() && request.has_step())) return request.step();
+  if (request.evaluation()) return NewestEvaluation(records);
+  return StepOrNewest(records, request.step());
+}
+
+}  // namespace
+
 absl::StatusOr<v1::ListSamplesResponse> AnswerSamples(RunRecords& records,
                                                       const v1::ListSamplesRequest& request) {
   const int64_t limit =
       request.limit() <= 0 ? kMaxSamples : std::min<int64_t>(request.limit(), kMaxSamples);
-  TANDEM_ASSIGN_OR_RETURN(const int64_t step, StepOrNewest(records, request.step()));
+  TANDEM_ASSIGN_OR_RETURN(const int64_t step, StepOf(records, request));
   TANDEM_ASSIGN_OR_RETURN(const SampleRecordPage page,
                           records.ListSamples({.step = step,
                                                .limit = limit,
                                                .offset = std::max<int64_t>(0, request.offset()),
                                                .max_bytes = kPageBytes,
-                                               .undone_by = request.undone_by()}));
+                                               .undone_by = request.undone_by(),
+                                               .prompt_id = request.prompt_id(),
+                                               .evicted = request.evicted(),
+                                               .evaluation = request.evaluation()}));
   v1::ListSamplesResponse response;
   for (const GroupRecord& group : page.groups) *response.add_groups() = ToProto(group);
   size_t bytes = response.ByteSizeLong();

@@ -39,6 +39,7 @@ class WorkerPool {
       : registry_(registry), factory_(std::move(factory)), pairs_(pairs), clock_(clock) {}
 
   int pairs() const { return pairs_; }
+  Clock& clock() const { return clock_; }
 
   // Blocks until every worker is ready. DeadlineExceeded names the missing workers, and
   // WorkerDidNotReturn is true for it; `timeout` starts when no rank is reserved any more for a

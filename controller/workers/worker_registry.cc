@@ -282,6 +282,7 @@ absl::Status WorkerRegistry::Heartbeat(const WorkerKey& key,
   entry.last_heartbeat = clock_.Now();
   if (entry.news.generation) {
     entry.generated_tokens.Look(entry.news.generation->generated_tokens, entry.last_heartbeat);
+    if (options_.on_load) options_.on_load(key.rank, *entry.news.generation);
   }
   entry.stands_still = still;
   if (still) return absl::OkStatus();  // DetectLost sees to it

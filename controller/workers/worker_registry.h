@@ -124,6 +124,9 @@ struct RegistryOptions {
   // By default none is seen, as from within a container.
   std::function<std::string(int64_t pid)> process_start = [](int64_t) { return std::string(); };
   std::string own_process_start;  // OwnProcessStart of the controller
+  // Gets what each heartbeat of a rollout tells of its load; may be empty. Called within a lock: it
+  // must not call the registry.
+  std::function<void(int rank, const GeneratorLoad& load)> on_load;
 };
 
 // States: a worker is starting until its numerics class is known, then ready. It becomes lost when

@@ -148,6 +148,7 @@ INSIDE = {
     "controller/partial_rollout": ["controller/partial_rollout/buffer"],
     "controller/reward/scorers": ["controller/reward"],
     "controller/step/summary": [],
+    "controller/step": ["controller/step/summary"],
     "controller/store/disk": ["controller/store"],
     "controller/store/trackers": ["controller/store"],
     "controller/store/post_mortem": ["controller/store", "controller/store/sqlite"],

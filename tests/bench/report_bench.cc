@@ -1,10 +1,13 @@
 // tandem-report-bench [STEPS [SAMPLES]]: the end of a long run, by default of 100,000 steps of 512
 // samples, which takes about 15 GiB in the current directory: seconds to write its report, seconds
 // of pages as ListSteps and ListSamples ask for them, and the memory that all of it added; and
-// milliseconds to record one more step. The steps have the ledgers of eight pairs.
+// milliseconds to record one more step, in the store alone, with and without distributions,
+// updates, syncs and load. The steps have the ledgers of eight pairs.
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -61,30 +64,70 @@ std::string LedgersOfPairs() {
   return WorkersToJson(workers);
 }
 
-// Milliseconds to record a step, the mean of `count` steps after `last`.
-absl::StatusOr<double> RecordMore(RunStore& store, int64_t last, int64_t samples, int64_t count) {
+// Milliseconds of a step's records, the mean of some steps.
+struct RecordTime {
+  double clock = 0;
+  double processor = 0;  // of this process, without waits for the disk
+};
+
+double ProcessorSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+// A step of eight pairs. With `details`: all that schema version 6 added to it.
+StepRecord StepOfPairs(int64_t samples, bool details) {
   const std::vector<WorkerMemory> workers = WorkersFromJson(LedgersOfPairs());
   StepRecord record{.finished_at = "2026-01-02T03:04:05.000006Z"};
   for (int i = 0; i < 130; ++i) record.metrics[fmt::format("some/metric/of/a/step_{}", i)] = i;
   for (const char* phase : {"generate", "score", "train", "optimize", "sync", "wake"}) {
     record.phases.push_back({.phase = phase, .seconds = 1, .workers = workers});
   }
-  std::vector<SampleRecord> rows(static_cast<size_t>(samples));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    rows[i] = {.sample_id = i, .group = static_cast<int64_t>(i / 8)};
-    rows[i].prompt.assign(100, 'p');
-    rows[i].response.assign(800, 'r');
-  }
   for (int64_t i = 0; i < samples / 8; ++i) record.groups.push_back({.group = i, .samples = 8});
+  if (!details) return record;
+  Histogram histogram{.low = -1, .high = 1};
+  for (int64_t i = 0; i < samples; ++i) histogram.Add(std::sin(static_cast<double>(i)));
+  for (const char* name : {kRewardHistogram, kLengthHistogram, kAdvantageHistogram,
+                           kLogProbHistogram, kRatioHistogram}) {
+    record.histograms[name] = histogram;
+  }
+  for (int64_t update = 0; update < 4; ++update) {
+    record.updates.push_back({.version = update, .samples = samples / 4, .tokens = samples * 50});
+    for (int i = 0; i < 20; ++i) {
+      record.updates.back().metrics[fmt::format("actor/metric_{}", i)] = 0.125 * i;
+    }
+  }
+  for (int rank = 0; rank < 8; ++rank) {
+    record.syncs.push_back({.rank = rank, .bytes = 1 << 30, .digest = std::string(32, 'd')});
+    for (int64_t second = 0; second < 30; ++second) {
+      record.load.push_back({.time_us = second * 1'000'000, .rank = rank, .load = {.running = 64}});
+    }
+  }
+  return record;
+}
+
+// Records `count` steps after `last`.
+absl::StatusOr<RecordTime> RecordMore(
+    RunStore& store, int64_t last, int64_t samples, int64_t count, bool details) {
+  StepRecord record = StepOfPairs(samples, details);
+  std::vector<SampleRecord> rows(static_cast<size_t>(samples));
+  const double processor = ProcessorSeconds();
   const double seconds = SecondsOf([&]() -> absl::Status {
     for (int64_t i = 0; i < count; ++i) {
       record.step = last + 1 + i;
+      for (size_t k = 0; k < rows.size(); ++k) {
+        rows[k] = {.sample_id = k, .group = static_cast<int64_t>(k / 8)};
+        // New prompts in every step, as in an epoch.
+        rows[k].prompt = fmt::format("{:0>100}", record.step * samples + rows[k].group);
+        rows[k].response.assign(800, 'r');
+        if (details) rows[k].min_log_prob = -0.5;
+        if (details) rows[k].repetition = 0.25;
+      }
       TANDEM_RETURN_IF_ERROR(store.RecordSamples(record.step, rows));
       TANDEM_RETURN_IF_ERROR(store.RecordStep(record));
     }
     return absl::OkStatus();
   });
-  return 1e3 * seconds / static_cast<double>(count);
+  const double scale = 1e3 / static_cast<double>(count);
+  return RecordTime{.clock = seconds * scale,
+                    .processor = (ProcessorSeconds() - processor) * scale};
 }
 
 absl::Status Measure(int64_t steps, int64_t samples) {
@@ -129,8 +172,15 @@ absl::Status Measure(int64_t steps, int64_t samples) {
   const double series = SecondsOf(
       [&] { return store->ListSteps({.phases = false, .metrics = {kRewardMean}}).status(); });
   fmt::print("one series   {:8.4f} s\n", series);
-  TANDEM_ASSIGN_OR_RETURN(const double more, RecordMore(*store, steps, samples, 50));
-  fmt::print("a step more  {:8.2f} ms to record\n", more);
+  const double one_step = SecondsOf([&] {
+    return store->ListSteps({.first_step = steps, .last_step = steps, .details = true}).status();
+  });
+  fmt::print("one step     {:8.4f} s with all details\n", one_step);
+  for (const bool details : {false, true, false, true}) {
+    TANDEM_ASSIGN_OR_RETURN(const RecordTime more, RecordMore(*store, steps, samples, 50, details));
+    fmt::print("a step more  {:8.2f} ms to record, {:.2f} ms of the processor, {}\n", more.clock,
+               more.processor, details ? "with all details" : "without details");
+  }
   fmt::print("memory       {:8.1f} MiB more at the most\n", PeakMiB() - before);
   std::filesystem::remove_all(dir);
   return absl::OkStatus();

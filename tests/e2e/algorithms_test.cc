@@ -118,11 +118,23 @@ TEST_CASE("tokens that are chosen over the mini-batch are the same in every run"
   }
 }
 
-TEST_CASE("dynamic sampling fills a step with groups that differ") {
-  const Outcome outcome =
-      RunUndisturbed({.config = {{"rollout.n", "2"},
-                                 {"algorithm.filter_groups.enable", "true"},
-                                 {"algorithm.filter_groups.metric", "seq_reward"}}});
+// The samples of a step that dynamic sampling dropped, as tandemctl shows them.
+nlohmann::json EvictedSamples(ClusterRig& rig, int64_t step) {
+  const auto shown = rig.Ctl({"samples", rig.run_dir(), "--step", std::to_string(step), "--evicted",
+                              "--limit", "999", "--json"});
+  if (shown.code != 0) return nlohmann::json::array();
+  return nlohmann::json::parse(shown.output).at("samples");
+}
+
+TEST_CASE("dynamic sampling fills a step with groups that differ, and tells which it dropped") {
+  ClusterRig rig({.config = {{"rollout.n", "2"},
+                             {"algorithm.filter_groups.enable", "true"},
+                             {"algorithm.filter_groups.metric", "seq_reward"}}});
+  rig.SetPairs(2);
+  const int code = rig.Launch().Wait();
+  INFO(rig.Log("launcher"));
+  REQUIRE(code == 0);
+  const Outcome outcome = OutcomeOf(rig, 3);
   RequireLearned(outcome, 3);
   double batches = 0;
   for (int64_t step = 1; step <= 3; ++step) {
@@ -131,6 +143,15 @@ TEST_CASE("dynamic sampling fills a step with groups that differ") {
     REQUIRE(Metric(outcome, step, "critic/score/mean") == 0.5);
     REQUIRE(Metric(outcome, step, "critic/score/min") == 0.0);
     REQUIRE(Metric(outcome, step, "critic/score/max") == 1.0);
+    const nlohmann::json evicted = EvictedSamples(rig, step);
+    REQUIRE(static_cast<double>(evicted.size()) ==
+            Metric(outcome, step, "training/filter_groups/evicted_samples") +
+                2 * Metric(outcome, step, "training/filter_groups/surplus_groups"));
+    for (const auto& sample : evicted) {
+      REQUIRE(sample.at("evicted") == true);
+      REQUIRE(sample.at("prompt") != "");
+      REQUIRE(sample.at("response") == "");
+    }
   }
   // About every second group is dropped: some step took another batch to fill.
   REQUIRE(batches > 3);

@@ -115,8 +115,11 @@ TEST_CASE("ids beyond the tokenizer are never sampled") {
   INFO(rig.Log("launcher"));
   REQUIRE(code == 0);
   for (int step = 1; step <= 3; ++step) {
-    for (const auto& tokens : rig.StoredTokens(step, 16, 32)) {
-      const auto largest = *std::max_element(tokens.begin(), tokens.end());
+    const auto samples = rig.StoredSamples(step);
+    REQUIRE(samples.size() == 16);
+    for (const auto& sample : samples) {
+      REQUIRE(sample.response_tokens() == 32);
+      const auto largest = *std::max_element(sample.tokens.begin(), sample.tokens.end());
       REQUIRE(largest < TinyTokenizerSize());
     }
   }

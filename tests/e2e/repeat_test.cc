@@ -15,7 +15,6 @@ struct RepeatedRun {
 };
 
 RepeatedRun RepeatableRun(int pairs, const std::map<std::string, std::string>& config) {
-  // Responses of one length, so that the token arrays can be read from the samples file.
   ClusterRig rig(
       {.config = {{"trainer.total_training_steps", "2"}, {"rollout.ignore_eos", "true"}}});
   for (const auto& [key, value] : config) rig.Set(key, value);
@@ -25,7 +24,7 @@ RepeatedRun RepeatableRun(int pairs, const std::map<std::string, std::string>& c
   REQUIRE(code == 0);
   RepeatedRun run{.outcome = OutcomeOf(rig, kRepeatSteps)};
   for (int step = 1; step <= kRepeatSteps; ++step) {
-    run.samples.push_back(rig.StoredRecords(step, kRepeatSamples));
+    run.samples.push_back(rig.StoredRecords(step));
     REQUIRE(run.samples.back().size() == kRepeatSamples);
   }
   return run;

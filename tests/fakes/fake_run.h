@@ -96,7 +96,9 @@ class MemoryRunStore : public RunStore {
   }
   absl::Status RecordSamples(int64_t step, const std::vector<SampleRecord>& records) override {
     if (on_write) TANDEM_RETURN_IF_ERROR(on_write());
-    samples[step] = records;
+    samples[step] = evicted[step] = records;
+    std::erase_if(samples[step], [](const SampleRecord& record) { return record.evicted; });
+    std::erase_if(evicted[step], [](const SampleRecord& record) { return !record.evicted; });
     return absl::OkStatus();
   }
   absl::Status RecordEvaluation(const EvaluationRecord& evaluation) override {
@@ -151,8 +153,9 @@ class MemoryRunStore : public RunStore {
 
   std::map<int64_t, StepRecord> steps;
   std::vector<StepRecord> undone;
-  std::atomic<int> step_queries = 0;  // so far
-  std::map<int64_t, std::vector<SampleRecord>> samples;
+  std::atomic<int> step_queries = 0;                     // so far
+  std::map<int64_t, std::vector<SampleRecord>> samples;  // that are trained on
+  std::map<int64_t, std::vector<SampleRecord>> evicted;
   std::vector<EvaluationRecord> evaluations;
   std::vector<EventRecord> events;
   // Called by each write, which fails with its error and changes nothing then. May be empty.

@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "controller/data/datasets.h"
+#include "controller/store/batch_file.h"
 #include "tests/support/build_folder.h"
 
 namespace tandem::testing {
@@ -227,35 +228,28 @@ std::string ClusterRig::Weights(int64_t step) const {
   return RunFile(fmt::format("checkpoints/step_{}/model.safetensors", step));
 }
 
-std::vector<std::string> ClusterRig::StoredRecords(int64_t step, int64_t samples) const {
-  const std::string bytes = RunFile(fmt::format("samples/step_{:06}.samples", step));
-  const size_t record = bytes.size() / static_cast<size_t>(samples);
-  std::vector<std::string> records;
-  for (size_t at = 0; at + record <= bytes.size() && record > 0; at += record) {
-    records.push_back(bytes.substr(at, record));
-  }
-  std::sort(records.begin(), records.end());
-  return records;
+std::vector<SavedSample> ClusterRig::StoredSamples(int64_t step) const {
+  const auto file =
+      BatchReader::Open(fmt::format("{}/samples/step_{:06}.samples", run_dir(), step));
+  ThrowUnlessOk(file.status());
+  std::vector<SavedSample> samples;
+  for (size_t i = 0; i < (*file)->size(); ++i) samples.push_back((*file)->Read(i));
+  return samples;
 }
 
-std::vector<std::vector<int32_t>> ClusterRig::StoredTokens(int64_t step,
-                                                           int64_t samples,
-                                                           int64_t response_tokens) const {
-  const std::string bytes = RunFile(fmt::format("samples/step_{:06}.samples", step));
-  // A record is the tokens (i32), then for each response token a log-prob (f32) and a version
-  // (i64).
-  const auto record = static_cast<int64_t>(bytes.size()) / samples;
-  const int64_t tokens = (record - 12 * response_tokens) / 4;
-  std::vector<std::vector<int32_t>> all;
-  if (record * samples != static_cast<int64_t>(bytes.size()) || tokens <= response_tokens) {
-    throw std::runtime_error(fmt::format("step {} has {} bytes of samples", step, bytes.size()));
+std::vector<std::string> ClusterRig::StoredRecords(int64_t step) const {
+  std::vector<std::string> records;
+  for (const SavedSample& sample : StoredSamples(step)) {
+    std::string& bytes = records.emplace_back();
+    const auto append = [&bytes](const auto& values) {
+      bytes.append(reinterpret_cast<const char*>(values.data()),
+                   values.size() * sizeof(values.front()));
+    };
+    append(sample.tokens);
+    append(sample.log_probs);
+    append(sample.versions);
   }
-  for (int64_t i = 0; i < samples; ++i) {
-    const auto* first = reinterpret_cast<const int32_t*>(bytes.data() + i * record);
-    all.emplace_back(first, first + tokens);
-  }
-  std::sort(all.begin(), all.end());
-  return all;
+  return records;
 }
 
 nlohmann::json Repeatable(const nlohmann::json& metrics) {

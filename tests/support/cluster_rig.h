@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "controller/store/saved_batch.h"
 #include "tandem/v1/controller.pb.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_process.h"
@@ -113,13 +114,10 @@ class ClusterRig {
   std::map<int64_t, nlohmann::json> Evaluations() const;
   // model.safetensors of a checkpoint, "" without one.
   std::string Weights(int64_t step) const;
-  // A step's samples as stored, sorted: tokens, log-probs and versions of each, as bytes; for
-  // prompts and responses of one length only.
-  std::vector<std::string> StoredRecords(int64_t step, int64_t samples) const;
-  // Token arrays of a step's samples as stored, sorted; for responses of one length only.
-  std::vector<std::vector<int32_t>> StoredTokens(int64_t step,
-                                                 int64_t samples,
-                                                 int64_t response_tokens) const;
+  // The samples of a step that is recorded, from its .samples file, in order of sample id.
+  std::vector<SavedSample> StoredSamples(int64_t step) const;
+  // Of each of them tokens, log-probs and versions, as bytes.
+  std::vector<std::string> StoredRecords(int64_t step) const;
 
  private:
   // Data of the metrics.jsonl lines that hold `key` or, if not `with`, do not.

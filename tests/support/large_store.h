@@ -55,7 +55,10 @@ inline absl::Status FillStore(const std::string& path, const LargeStore& size) {
       size.all_sampled ? "n" : fmt::format("(SELECT 1 AS i UNION SELECT {} AS i)", size.steps);
   TANDEM_RETURN_IF_ERROR(db->Execute(fmt::format(
       "{}, s(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM s WHERE id < {}) INSERT INTO samples "
-      "SELECT i, id, 0, id, hex(zeroblob({})), 'response of step ' || i, 'truth', 0.5, 9, 1, 1, 0, "
+      "(step, sample_id, group_index, sample_index, prompt, response, ground_truth, reward, "
+      "response_tokens, finish_reason, weight_version, advantage, reward_terms, token_offset, "
+      "segments) SELECT i, id, 0, id, hex(zeroblob({})), 'response of step ' || i, 'truth', 0.5, "
+      "9, 1, 1, 0, "
       "'{{}}', 0, '[]' FROM {} CROSS JOIN s",  // step by step, as a run writes them
       size.all_sampled ? NumbersFrom(1, size.steps) : NumbersFrom(1, 1), size.samples,
       size.prompt_bytes / 2, sampled)));

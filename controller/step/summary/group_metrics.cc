@@ -96,18 +96,22 @@ GroupKind KindOfGroup(const Group& group) {
   return GroupKind::kAllEqual;
 }
 
+GroupRecord RecordOfGroup(int64_t number, const Group& group) {
+  std::vector<double> rewards;
+  for (const SampleRecord* sample : group) rewards.push_back(sample->reward);
+  const GroupKind kind = KindOfGroup(group);
+  return {.group = number,
+          .samples = std::ssize(group),
+          .reward_mean = Mean(rewards),
+          // Exactly 0 where all are equal, whatever their mean was rounded to.
+          .reward_std = kind == GroupKind::kMixed ? Deviation(rewards).value_or(0) : 0,
+          .kind = kind};
+}
+
 std::vector<GroupRecord> GroupsOf(const std::vector<SampleRecord>& records) {
   std::vector<GroupRecord> groups;
   for (const auto& [number, group] : ByGroup(records)) {
-    std::vector<double> rewards;
-    for (const SampleRecord* sample : group) rewards.push_back(sample->reward);
-    const GroupKind kind = KindOfGroup(group);
-    groups.push_back({.group = number,
-                      .samples = std::ssize(group),
-                      .reward_mean = Mean(rewards),
-                      // Exactly 0 where all are equal, whatever their mean was rounded to.
-                      .reward_std = kind == GroupKind::kMixed ? Deviation(rewards).value_or(0) : 0,
-                      .kind = kind});
+    groups.push_back(RecordOfGroup(number, group));
   }
   return groups;
 }

@@ -18,6 +18,9 @@ namespace tandem {
 // Of the samples of one group, at least one.
 GroupKind KindOfGroup(const std::vector<const SampleRecord*>& group);
 
+// What is recorded of a group, of at least one sample.
+GroupRecord RecordOfGroup(int64_t number, const std::vector<const SampleRecord*>& group);
+
 // The groups of a step's samples, in order of their number.
 std::vector<GroupRecord> GroupsOf(const std::vector<SampleRecord>& records);
 

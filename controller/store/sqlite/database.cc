@@ -86,6 +86,8 @@ void SqliteStatement::BindAt(int index, const std::string& value) {
                     SQLITE_TRANSIENT);
 }
 
+void SqliteStatement::BindNull(int index) { sqlite3_bind_null(statement_.get(), index); }
+
 absl::StatusOr<bool> SqliteStatement::Step() {
   const int result = sqlite3_step(statement_.get());
   if (result == SQLITE_ROW) return true;
@@ -107,6 +109,9 @@ int64_t SqliteStatement::Int(int column) const {
 }
 double SqliteStatement::Real(int column) const {
   return sqlite3_column_double(statement_.get(), column);
+}
+std::optional<double> SqliteStatement::MaybeReal(int column) const {
+  return IsNull(column) ? std::nullopt : std::optional(Real(column));
 }
 std::string SqliteStatement::Text(int column) const {
   const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_.get(), column));

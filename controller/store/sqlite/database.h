@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <absl/status/status.h>
@@ -33,6 +34,7 @@ class SqliteStatement {
 
   int64_t Int(int column) const;
   double Real(int column) const;
+  std::optional<double> MaybeReal(int column) const;
   std::string Text(int column) const;
   // NULL reads as 0 and "".
   bool IsNull(int column) const;
@@ -45,6 +47,13 @@ class SqliteStatement {
   void BindAt(int index, int64_t value);
   void BindAt(int index, double value);
   void BindAt(int index, const std::string& value);
+  // Without a value: NULL.
+  template <typename Value>
+  void BindAt(int index, const std::optional<Value>& value) {
+    if (value) BindAt(index, *value);
+    if (!value) BindNull(index);
+  }
+  void BindNull(int index);
   sqlite3* db_;
   std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> statement_;
 };

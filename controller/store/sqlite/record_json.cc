@@ -89,6 +89,22 @@ std::map<std::string, double> NumbersFromJson(const std::string& text) {
   return numbers;
 }
 
+std::string CountsToJson(const std::vector<int64_t>& counts) {
+  return nlohmann::json(counts).dump();
+}
+
+std::vector<int64_t> CountsFromJson(const std::string& text) {
+  std::vector<int64_t> counts;
+  try {
+    for (const nlohmann::json& count : nlohmann::json::parse(text)) {
+      counts.push_back(IntegerOf<int64_t>(count));
+    }
+  } catch (const nlohmann::json::exception&) {
+    counts.clear();
+  }
+  return counts;
+}
+
 std::string SegmentsToJson(const std::vector<Segment>& segments) {
   nlohmann::json json = nlohmann::json::array();
   for (const Segment& segment : segments) {

@@ -20,6 +20,10 @@ std::vector<WorkerMemory> WorkersFromJson(const std::string& text);
 std::string NumbersToJson(const std::map<std::string, double>& numbers);
 std::map<std::string, double> NumbersFromJson(const std::string& text);
 
+// [count, count, ...] of a histogram's bins
+std::string CountsToJson(const std::vector<int64_t>& counts);
+std::vector<int64_t> CountsFromJson(const std::string& text);
+
 // [[begin, length, trained, weight version], ...]
 std::string SegmentsToJson(const std::vector<Segment>& segments);
 std::vector<Segment> SegmentsFromJson(const std::string& text);

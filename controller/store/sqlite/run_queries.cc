@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -43,7 +44,7 @@ SampleRecord ReadSample(const SqliteStatement& row) {
   sample.sample_id = static_cast<uint64_t>(row.Int(1));
   sample.group = row.Int(2);
   sample.index = row.Int(3);
-  sample.texts_kept = !row.IsNull(4);
+  sample.texts_kept = !row.IsNull(5);
   sample.prompt = row.Text(4);
   sample.response = row.Text(5);
   sample.ground_truth = row.Text(6);
@@ -55,7 +56,13 @@ SampleRecord ReadSample(const SqliteStatement& row) {
   sample.reward_terms = NumbersFromJson(row.Text(12));
   sample.token_offset = row.Int(13);
   sample.segments = SegmentsFromJson(row.Text(14));
-  sample.undone_by = row.Int(15);
+  sample.prompt_id = row.Int(15);
+  sample.prompt_tokens = row.Int(16);
+  sample.min_log_prob = row.MaybeReal(17);
+  sample.repetition = row.MaybeReal(18);
+  sample.arrived_us = row.Int(19);
+  sample.evicted = row.Int(20) != 0;
+  sample.undone_by = row.Int(21);
   return sample;
 }
 
@@ -143,19 +150,105 @@ absl::StatusOr<RunInfo> RunQueries::NewestRun() const {
       .attempt = select.Int(13)};
 }
 
+absl::StatusOr<SqliteStatement> RunQueries::SelectOfStep(const std::string& table,
+                                                         const std::vector<std::string>& columns,
+                                                         int64_t step,
+                                                         int64_t undone_by,
+                                                         const std::string& order) const {
+  const bool undone = undone_by != 0;
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare(Select(undone ? UndoneName(table) : table, columns) + " WHERE step = ?" +
+                   (undone ? " AND undone_by = ?" : "") + " ORDER BY " + order));
+  undone ? select.Bind(step, undone_by) : select.Bind(step);
+  return select;
+}
+
+absl::Status RunQueries::AddHistograms(StepRecord& step) const {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
+                          SelectOfStep("histograms", {"name", "low", "high", "counts"}, step.step,
+                                       step.undone_by, "name"));
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return absl::OkStatus();
+    step.histograms[select.Text(0)] = {
+        .low = select.Real(1), .high = select.Real(2), .counts = CountsFromJson(select.Text(3))};
+  }
+}
+
+absl::Status RunQueries::AddUpdates(StepRecord& step) const {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
+                          SelectOfStep("updates", {"version", "samples", "tokens", "metrics"},
+                                       step.step, step.undone_by, "ordinal"));
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return absl::OkStatus();
+    step.updates.push_back({.version = select.Int(0),
+                            .samples = select.Int(1),
+                            .tokens = select.Int(2),
+                            .metrics = NumbersFromJson(select.Text(3))});
+  }
+}
+
+absl::Status RunQueries::AddSyncs(StepRecord& step) const {
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      SelectOfStep("syncs", {"time", "version", "rank", "bytes", "seconds", "digest", "checked"},
+                   step.step, step.undone_by, "ordinal"));
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return absl::OkStatus();
+    step.syncs.push_back({.time_us = select.Int(0),
+                          .version = select.Int(1),
+                          .rank = static_cast<int>(select.Int(2)),
+                          .bytes = select.Int(3),
+                          .seconds = select.Real(4),
+                          .digest = select.Text(5),
+                          .checked = select.Int(6) != 0});
+  }
+}
+
+absl::Status RunQueries::AddLoad(StepRecord& step) const {
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      SelectOfStep("load",
+                   {"time", "rank", "queued", "running", "waiting", "kv_blocks", "kv_blocks_used",
+                    "preemptions", "generated_tokens", "prefill_tokens", "prefix_hit_tokens"},
+                   step.step, step.undone_by, "ordinal"));
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return absl::OkStatus();
+    step.load.push_back({.time_us = select.Int(0),
+                         .rank = static_cast<int>(select.Int(1)),
+                         .load = {.queued = select.Int(2),
+                                  .running = select.Int(3),
+                                  .waiting = select.Int(4),
+                                  .kv_blocks = select.Int(5),
+                                  .kv_blocks_used = select.Int(6),
+                                  .preemptions = select.Int(7),
+                                  .generated_tokens = select.Int(8),
+                                  .prefill_tokens = select.Int(9),
+                                  .prefix_hit_tokens = select.Int(10)}});
+  }
+}
+
+absl::Status RunQueries::AddDetails(StepRecord& step) const {
+  if (!Has("histograms")) return absl::OkStatus();  // version 6 brought all of them
+  TANDEM_RETURN_IF_ERROR(AddHistograms(step));
+  TANDEM_RETURN_IF_ERROR(AddUpdates(step));
+  TANDEM_RETURN_IF_ERROR(AddSyncs(step));
+  return AddLoad(step);
+}
+
 absl::StatusOr<std::vector<PhaseTime>> RunQueries::PhasesOf(const StepRecord& step,
                                                             const StepQuery& query,
                                                             size_t* bytes) const {
   std::vector<PhaseTime> phases;
-  const std::string table = query.undone ? UndoneName("phases") : "phases";
-  if (!Has(table) || !query.phases) return phases;
+  if (!Has(query.undone ? UndoneName("phases") : "phases") || !query.phases) return phases;
   std::vector<std::string> columns = {"phase", "seconds", "peak_bytes"};
   if (query.workers) columns.emplace_back("workers");
-  TANDEM_ASSIGN_OR_RETURN(
-      SqliteStatement select,
-      db_->Prepare(Select(table, columns) + " WHERE step = ?" +
-                   (query.undone ? " AND undone_by = ?" : "") + " ORDER BY ordinal"));
-  query.undone ? select.Bind(step.step, step.undone_by) : select.Bind(step.step);
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
+                          SelectOfStep("phases", columns, step.step, step.undone_by, "ordinal"));
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return phases;
@@ -198,6 +291,7 @@ absl::StatusOr<std::vector<StepRecord>> RunQueries::ListSteps(const StepQuery& q
     step.undone_by = select.Int(4);
     size_t bytes = select.Text(3).size();
     TANDEM_ASSIGN_OR_RETURN(step.phases, PhasesOf(step, query, &bytes));
+    if (query.details) TANDEM_RETURN_IF_ERROR(AddDetails(step));
     budget.Spend(bytes);
     steps.push_back(std::move(step));
   }
@@ -255,15 +349,11 @@ absl::StatusOr<std::vector<EventRecord>> RunQueries::ListEvents(int64_t limit) c
 
 absl::StatusOr<std::vector<GroupRecord>> RunQueries::GroupsOf(const SampleQuery& query) const {
   std::vector<GroupRecord> groups;
-  const bool undone = query.undone_by != 0;
-  const std::string table = undone ? UndoneName("groups") : "groups";
-  if (!Has(table)) return groups;
+  if (!Has(query.undone_by != 0 ? UndoneName("groups") : "groups")) return groups;
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement select,
-      db_->Prepare(Select(table, {"group_index", "samples", "reward_mean", "reward_std", "kind"}) +
-                   " WHERE step = ?" + (undone ? " AND undone_by = ?" : "") +
-                   " ORDER BY group_index"));
-  undone ? select.Bind(query.step, query.undone_by) : select.Bind(query.step);
+      SelectOfStep("groups", {"group_index", "samples", "reward_mean", "reward_std", "kind"},
+                   query.step, query.undone_by, "group_index"));
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return groups;
@@ -283,29 +373,69 @@ absl::StatusOr<std::vector<GroupRecord>> RunQueries::GroupsOf(const SampleQuery&
   }
 }
 
+absl::Status RunQueries::AddPrompt(SqliteStatement& select, SampleRecord& sample) const {
+  if (sample.prompt_id == 0 || (!sample.texts_kept && !sample.evicted)) return absl::OkStatus();
+  select.Reset();
+  TANDEM_ASSIGN_OR_RETURN(const bool row, select.Bind(sample.prompt_id).Step());
+  if (!row) {
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "sample {:#x} of step {} has prompt {}, which is not there: the file was "
+                      "changed by another program",
+                      sample.sample_id, sample.step, sample.prompt_id);
+  }
+  sample.texts_kept = !select.IsNull(0);
+  sample.prompt = select.Text(0);
+  sample.ground_truth = select.Text(1);
+  return absl::OkStatus();
+}
+
+std::string RunQueries::WhereOf(const SampleQuery& query) const {
+  std::vector<std::string> conditions;
+  if (query.step != 0 || query.prompt_id == 0) {
+    conditions.push_back(fmt::format("step = {}", query.step));
+  }
+  if (query.undone_by != 0) conditions.push_back(fmt::format("undone_by = {}", query.undone_by));
+  if (query.prompt_id != 0) {
+    conditions.push_back(fmt::format("prompt_id = {}", query.prompt_id));
+  } else if (!query.evaluation && columns_.at("samples").contains("evicted")) {
+    conditions.push_back(fmt::format("evicted = {}", query.evicted ? 1 : 0));
+  } else if (query.evicted) {
+    conditions.emplace_back("FALSE");  // an older build kept none
+  }
+  return fmt::format(" WHERE {}", fmt::join(conditions, " AND "));
+}
+
 absl::StatusOr<SampleRecordPage> RunQueries::ListSamples(const SampleQuery& query) const {
   SampleRecordPage page;
   const bool undone = query.undone_by != 0;
-  const std::string table = undone ? UndoneName("samples") : "samples";
-  if (!Has(table)) return page;
-  const std::string rows = undone ? " WHERE step = ? AND undone_by = ?" : " WHERE step = ?";
+  const std::string name = query.evaluation ? "eval_samples" : "samples";
+  const std::string table = undone ? UndoneName(name) : name;
+  if (!Has(table) || (query.prompt_id != 0 && !Has("prompts"))) return page;
+  const std::string rows = WhereOf(query);
   TANDEM_ASSIGN_OR_RETURN(SqliteStatement count,
                           db_->Prepare(fmt::format("SELECT COUNT(*) FROM {}{}", table, rows)));
-  undone ? count.Bind(query.step, query.undone_by) : count.Bind(query.step);
   TANDEM_RETURN_IF_ERROR(count.Step().status());
   page.total = count.Int(0);
-  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
-                          db_->Prepare(SelectRecords("samples", undone) + rows +
-                                       " ORDER BY sample_id LIMIT -1 OFFSET ?"));
-  undone ? select.Bind(query.step, query.undone_by, query.offset)
-         : select.Bind(query.step, query.offset);
+  std::vector<std::string> columns = TableNamed("samples").columns;
+  columns.emplace_back(undone ? "undone_by" : "0");
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare(fmt::format("{}{} ORDER BY step, {} LIMIT -1 OFFSET {}", Select(table, columns),
+                               rows, query.evaluation ? "group_index, sample_index" : "sample_id",
+                               query.offset)));
+  std::optional<SqliteStatement> prompt;
+  if (Has("prompts")) {
+    TANDEM_ASSIGN_OR_RETURN(prompt, db_->Prepare("SELECT text, truth FROM prompts WHERE id = ?"));
+  }
   PageBudget budget(query.limit, query.max_bytes);
   while (page.samples.empty() || !budget.Spent()) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) break;
     page.samples.push_back(ReadSample(select));
+    if (prompt) TANDEM_RETURN_IF_ERROR(AddPrompt(*prompt, page.samples.back()));
     budget.Spend(TextBytes(page.samples.back()));
   }
+  if (query.evaluation || query.prompt_id != 0) return page;
   TANDEM_ASSIGN_OR_RETURN(page.groups, GroupsOf(query));
   return page;
 }

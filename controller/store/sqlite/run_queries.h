@@ -43,6 +43,22 @@ class RunQueries {
   // Reads the named metrics of steps that are in ascending order, each as one range.
   absl::Status AddMetrics(const std::vector<std::string>& names,
                           std::vector<StepRecord>& steps) const;
+  // Reads what StepQuery::details asks for.
+  absl::Status AddDetails(StepRecord& step) const;
+  absl::Status AddHistograms(StepRecord& step) const;
+  absl::Status AddUpdates(StepRecord& step) const;
+  absl::Status AddSyncs(StepRecord& step) const;
+  absl::Status AddLoad(StepRecord& step) const;
+  // The rows that a query asks for: " WHERE ...".
+  std::string WhereOf(const SampleQuery& query) const;
+  // Reads prompt and ground truth of a sample by `select`, of the table of prompts.
+  absl::Status AddPrompt(SqliteStatement& select, SampleRecord& sample) const;
+  // Rows of a RecordTable of one step, in the order of `order`.
+  absl::StatusOr<SqliteStatement> SelectOfStep(const std::string& table,
+                                               const std::vector<std::string>& columns,
+                                               int64_t step,
+                                               int64_t undone_by,
+                                               const std::string& order) const;
   absl::StatusOr<std::vector<GroupRecord>> GroupsOf(const SampleQuery& query) const;
   // Adds the bytes of the ledgers to `bytes`.
   absl::StatusOr<std::vector<PhaseTime>> PhasesOf(const StepRecord& step,

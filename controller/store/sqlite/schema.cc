@@ -46,6 +46,72 @@ constexpr char kEndsEventsSeries[] = R"sql(
       worker TEXT, text TEXT);
   )sql";
 
+// Version 6. Rows of older steps stay as they are: what they lack cannot be worked out again, and
+// their samples keep the prompt in the row itself.
+constexpr char kDistributions[] = R"sql(
+    CREATE TABLE prompts (id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, text TEXT, truth TEXT);
+    ALTER TABLE samples ADD COLUMN prompt_id INTEGER;
+    ALTER TABLE samples ADD COLUMN prompt_tokens INTEGER;
+    ALTER TABLE samples ADD COLUMN min_log_prob REAL;
+    ALTER TABLE samples ADD COLUMN repetition REAL;
+    ALTER TABLE samples ADD COLUMN arrived_us INTEGER;
+    ALTER TABLE samples ADD COLUMN evicted INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE undone_samples ADD COLUMN prompt_id INTEGER;
+    ALTER TABLE undone_samples ADD COLUMN prompt_tokens INTEGER;
+    ALTER TABLE undone_samples ADD COLUMN min_log_prob REAL;
+    ALTER TABLE undone_samples ADD COLUMN repetition REAL;
+    ALTER TABLE undone_samples ADD COLUMN arrived_us INTEGER;
+    ALTER TABLE undone_samples ADD COLUMN evicted INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX samples_by_reward ON samples (step, reward);
+    CREATE INDEX samples_by_prompt ON samples (prompt_id, step) WHERE prompt_id IS NOT NULL;
+    CREATE INDEX undone_samples_by_prompt ON undone_samples (prompt_id, step)
+      WHERE prompt_id IS NOT NULL;
+    CREATE TABLE eval_samples (
+      step INTEGER, group_index INTEGER, sample_index INTEGER, sample_id INTEGER,
+      prompt_id INTEGER, prompt_tokens INTEGER, response TEXT, reward REAL,
+      response_tokens INTEGER, finish_reason INTEGER, weight_version INTEGER, reward_terms TEXT,
+      min_log_prob REAL, repetition REAL, arrived_us INTEGER,
+      PRIMARY KEY (step, group_index, sample_index));
+    CREATE TABLE undone_eval_samples (
+      undone_by INTEGER, step INTEGER, group_index INTEGER, sample_index INTEGER,
+      sample_id INTEGER, prompt_id INTEGER, prompt_tokens INTEGER, response TEXT, reward REAL,
+      response_tokens INTEGER, finish_reason INTEGER, weight_version INTEGER, reward_terms TEXT,
+      min_log_prob REAL, repetition REAL, arrived_us INTEGER,
+      PRIMARY KEY (step, undone_by, group_index, sample_index));
+    CREATE INDEX eval_samples_by_prompt ON eval_samples (prompt_id, step);
+    CREATE INDEX undone_eval_samples_by_prompt ON undone_eval_samples (prompt_id, step);
+    CREATE TABLE updates (
+      step INTEGER, ordinal INTEGER, version INTEGER, samples INTEGER, tokens INTEGER, metrics TEXT,
+      PRIMARY KEY (step, ordinal)) WITHOUT ROWID;
+    CREATE TABLE undone_updates (
+      undone_by INTEGER, step INTEGER, ordinal INTEGER, version INTEGER, samples INTEGER,
+      tokens INTEGER, metrics TEXT, PRIMARY KEY (step, undone_by, ordinal)) WITHOUT ROWID;
+    CREATE TABLE syncs (
+      step INTEGER, ordinal INTEGER, time INTEGER, version INTEGER, rank INTEGER, bytes INTEGER,
+      seconds REAL, digest TEXT, checked INTEGER, PRIMARY KEY (step, ordinal)) WITHOUT ROWID;
+    CREATE TABLE undone_syncs (
+      undone_by INTEGER, step INTEGER, ordinal INTEGER, time INTEGER, version INTEGER,
+      rank INTEGER, bytes INTEGER, seconds REAL, digest TEXT, checked INTEGER,
+      PRIMARY KEY (step, undone_by, ordinal)) WITHOUT ROWID;
+    CREATE TABLE load (
+      step INTEGER, ordinal INTEGER, time INTEGER, rank INTEGER, queued INTEGER, running INTEGER,
+      waiting INTEGER, kv_blocks INTEGER, kv_blocks_used INTEGER, preemptions INTEGER,
+      generated_tokens INTEGER, prefill_tokens INTEGER, prefix_hit_tokens INTEGER,
+      PRIMARY KEY (step, ordinal)) WITHOUT ROWID;
+    CREATE TABLE undone_load (
+      undone_by INTEGER, step INTEGER, ordinal INTEGER, time INTEGER, rank INTEGER,
+      queued INTEGER, running INTEGER, waiting INTEGER, kv_blocks INTEGER,
+      kv_blocks_used INTEGER, preemptions INTEGER, generated_tokens INTEGER,
+      prefill_tokens INTEGER, prefix_hit_tokens INTEGER, PRIMARY KEY (step, undone_by, ordinal))
+      WITHOUT ROWID;
+    CREATE TABLE histograms (
+      step INTEGER, name TEXT, low REAL, high REAL, counts TEXT, PRIMARY KEY (step, name))
+      WITHOUT ROWID;
+    CREATE TABLE undone_histograms (
+      undone_by INTEGER, step INTEGER, name TEXT, low REAL, high REAL, counts TEXT,
+      PRIMARY KEY (step, undone_by, name)) WITHOUT ROWID;
+  )sql";
+
 // Entry i migrates version i to version i + 1. Released entries are never edited.
 const std::vector<std::string>& Migrations() {
   static const std::vector<std::string> migrations = {R"sql(
@@ -93,7 +159,8 @@ const std::vector<std::string>& Migrations() {
       undone_by INTEGER, step INTEGER, version INTEGER, prompts INTEGER, samples INTEGER,
       seconds REAL, metrics TEXT, PRIMARY KEY (step, undone_by));
     CREATE TABLE marks (name TEXT PRIMARY KEY, value INTEGER);
-  )sql" + std::string(kEndsEventsSeries)};
+  )sql" + std::string(kEndsEventsSeries),
+                                                      kDistributions};
   return migrations;
 }
 
@@ -111,17 +178,37 @@ const std::vector<RecordTable>& RecordTables() {
       {"steps", {"step", "version", "finished_at", "metrics"}},
       {"phases", {"step", "ordinal", "phase", "seconds", "peak_bytes", "workers"}},
       {"samples",
-       {"step", "sample_id", "group_index", "sample_index", "prompt", "response", "ground_truth",
-        "reward", "response_tokens", "finish_reason", "weight_version", "advantage", "reward_terms",
-        "token_offset", "segments"}},
+       {"step",           "sample_id",     "group_index",  "sample_index",    "prompt",
+        "response",       "ground_truth",  "reward",       "response_tokens", "finish_reason",
+        "weight_version", "advantage",     "reward_terms", "token_offset",    "segments",
+        "prompt_id",      "prompt_tokens", "min_log_prob", "repetition",      "arrived_us",
+        "evicted"}},
       {"evaluations", {"step", "version", "prompts", "samples", "seconds", "metrics"}},
-      {"groups", {"step", "group_index", "samples", "reward_mean", "reward_std", "kind"}}};
+      {"groups", {"step", "group_index", "samples", "reward_mean", "reward_std", "kind"}},
+      {"histograms", {"step", "name", "low", "high", "counts"}},
+      {"updates", {"step", "ordinal", "version", "samples", "tokens", "metrics"}},
+      {"syncs",
+       {"step", "ordinal", "time", "version", "rank", "bytes", "seconds", "digest", "checked"}},
+      {"load",
+       {"step", "ordinal", "time", "rank", "queued", "running", "waiting", "kv_blocks",
+        "kv_blocks_used", "preemptions", "generated_tokens", "prefill_tokens",
+        "prefix_hit_tokens"}},
+      {"eval_samples",
+       {"step", "group_index", "sample_index", "sample_id", "prompt_id", "prompt_tokens",
+        "response", "reward", "response_tokens", "finish_reason", "weight_version", "reward_terms",
+        "min_log_prob", "repetition", "arrived_us"}}};
   return tables;
 }
 
 const RecordTable& TableNamed(const std::string& name) {
   return *std::find_if(RecordTables().begin(), RecordTables().end(),
                        [&](const RecordTable& table) { return table.name == name; });
+}
+
+const std::vector<std::string>& TablesOfTexts() {
+  static const std::vector<std::string> tables = {"samples", "undone_samples", "eval_samples",
+                                                  "undone_eval_samples"};
+  return tables;
 }
 
 int64_t StoreSchemaVersion() { return static_cast<int64_t>(Migrations().size()); }
@@ -153,12 +240,13 @@ absl::Status CompleteVersion5(SqliteDatabase* db) {
 absl::Status MigrateStore(SqliteDatabase* db) {
   TANDEM_ASSIGN_OR_RETURN(int64_t version, ReadSchemaVersion(db));
   for (; version < StoreSchemaVersion(); ++version) {
+    if (version == 5) TANDEM_RETURN_IF_ERROR(CompleteVersion5(db));
     TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db));
     TANDEM_RETURN_IF_ERROR(db->Execute(Migrations()[static_cast<size_t>(version)]));
     TANDEM_RETURN_IF_ERROR(db->Execute(fmt::format("PRAGMA user_version = {}", version + 1)));
     TANDEM_RETURN_IF_ERROR(transaction.Commit());
   }
-  return CompleteVersion5(db);
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

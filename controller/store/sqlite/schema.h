@@ -18,9 +18,12 @@ struct RecordTable {
   std::vector<std::string> columns;
 };
 
-// steps, phases, samples, evaluations, groups: each has the column "step".
+// steps, phases, samples, evaluations, groups and so on: each has the column "step".
 const std::vector<RecordTable>& RecordTables();
 const RecordTable& TableNamed(const std::string& name);
+
+// The tables whose rows have texts of samples, and the steps of these.
+const std::vector<std::string>& TablesOfTexts();
 
 // The schema version of run.db that this build writes (PRAGMA user_version).
 int64_t StoreSchemaVersion();

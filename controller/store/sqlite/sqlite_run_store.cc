@@ -13,6 +13,7 @@
 #include "common/base/disk_refusal.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
+#include "controller/store/sqlite/prompt_table.h"
 #include "controller/store/sqlite/record_json.h"
 #include "controller/store/sqlite/schema.h"
 #include "controller/store/time_stamp.h"
@@ -96,6 +97,17 @@ absl::Status SqliteRunStore::RecordRun(const RunInfo& info) {
       .Run();
 }
 
+namespace {
+
+// Into the columns of RecordTables, in their order.
+absl::StatusOr<SqliteStatement> PrepareInsert(SqliteDatabase* db, const std::string& name) {
+  const std::vector<std::string>& columns = TableNamed(name).columns;
+  return db->Prepare(fmt::format("INSERT INTO {} ({}) VALUES ({})", name, fmt::join(columns, ", "),
+                                 fmt::join(std::vector<std::string>(columns.size(), "?"), ", ")));
+}
+
+}  // namespace
+
 absl::Status SqliteRunStore::DeleteStep(const std::string& table, int64_t step) {
   return db_->Execute(fmt::format("DELETE FROM {} WHERE step = {}", table, step));
 }
@@ -125,6 +137,56 @@ absl::Status SqliteRunStore::InsertGroups(const StepRecord& step) {
   return absl::OkStatus();
 }
 
+absl::Status SqliteRunStore::InsertHistograms(const StepRecord& step) {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert, PrepareInsert(db_.get(), "histograms"));
+  for (const auto& [name, histogram] : step.histograms) {
+    TANDEM_RETURN_IF_ERROR(
+        insert.Bind(step.step, name, histogram.low, histogram.high, CountsToJson(histogram.counts))
+            .Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SqliteRunStore::InsertUpdates(const StepRecord& step) {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert, PrepareInsert(db_.get(), "updates"));
+  int64_t ordinal = 0;
+  for (const UpdateRecord& update : step.updates) {
+    TANDEM_RETURN_IF_ERROR(insert
+                               .Bind(step.step, ordinal++, update.version, update.samples,
+                                     update.tokens, NumbersToJson(update.metrics))
+                               .Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SqliteRunStore::InsertSyncs(const StepRecord& step) {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert, PrepareInsert(db_.get(), "syncs"));
+  int64_t ordinal = 0;
+  for (const SyncRecord& sync : step.syncs) {
+    TANDEM_RETURN_IF_ERROR(insert
+                               .Bind(step.step, ordinal++, sync.time_us, sync.version,
+                                     int64_t{sync.rank}, sync.bytes, sync.seconds, sync.digest,
+                                     int64_t{sync.checked})
+                               .Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SqliteRunStore::InsertLoad(const StepRecord& step) {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert, PrepareInsert(db_.get(), "load"));
+  int64_t ordinal = 0;
+  for (const LoadRecord& record : step.load) {
+    const GeneratorLoad& load = record.load;
+    TANDEM_RETURN_IF_ERROR(insert
+                               .Bind(step.step, ordinal++, record.time_us, int64_t{record.rank},
+                                     load.queued, load.running, load.waiting, load.kv_blocks,
+                                     load.kv_blocks_used, load.preemptions, load.generated_tokens,
+                                     load.prefill_tokens, load.prefix_hit_tokens)
+                               .Run());
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int64_t> SqliteRunStore::MetricId(const std::string& name) {
   const auto found = metric_ids_.find(name);
   if (found != metric_ids_.end()) return found->second;
@@ -149,8 +211,9 @@ absl::Status SqliteRunStore::InsertMetrics(const StepRecord& step) {
 
 absl::Status SqliteRunStore::RecordStepOnce(const StepRecord& step) {
   TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
-  TANDEM_RETURN_IF_ERROR(DeleteStep("phases", step.step));
-  TANDEM_RETURN_IF_ERROR(DeleteStep("groups", step.step));
+  for (const char* table : {"phases", "groups", "histograms", "updates", "syncs", "load"}) {
+    TANDEM_RETURN_IF_ERROR(DeleteStep(table, step.step));
+  }
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement insert,
       db_->Prepare("INSERT OR REPLACE INTO steps (step, version, finished_at, metrics) "
@@ -161,6 +224,10 @@ absl::Status SqliteRunStore::RecordStepOnce(const StepRecord& step) {
                              .Run());
   TANDEM_RETURN_IF_ERROR(InsertPhases(step));
   TANDEM_RETURN_IF_ERROR(InsertGroups(step));
+  TANDEM_RETURN_IF_ERROR(InsertHistograms(step));
+  TANDEM_RETURN_IF_ERROR(InsertUpdates(step));
+  TANDEM_RETURN_IF_ERROR(InsertSyncs(step));
+  TANDEM_RETURN_IF_ERROR(InsertLoad(step));
   TANDEM_RETURN_IF_ERROR(InsertMetrics(step));
   return transaction.Commit();
 }
@@ -173,28 +240,33 @@ absl::Status SqliteRunStore::RecordStep(const StepRecord& step) {
   return recorded;
 }
 
-absl::Status SqliteRunStore::InsertSample(SqliteStatement& insert,
-                                          int64_t step,
-                                          const SampleRecord& sample) {
-  return insert
-      .Bind(step, static_cast<int64_t>(sample.sample_id), sample.group, sample.index, sample.prompt,
-            sample.response, sample.ground_truth, sample.reward, sample.response_tokens,
-            static_cast<int64_t>(sample.finish_reason), sample.weight_version, sample.advantage,
-            NumbersToJson(sample.reward_terms), sample.token_offset,
-            SegmentsToJson(sample.segments))
-      .Run();
+absl::Status SqliteRunStore::InsertSamples(int64_t step, const std::vector<SampleRecord>& samples) {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert, PrepareInsert(db_.get(), "samples"));
+  TANDEM_ASSIGN_OR_RETURN(PromptTable prompts, PromptTable::Open(db_.get()));
+  const std::optional<std::string> in_prompts;
+  for (const SampleRecord& sample : samples) {
+    TANDEM_ASSIGN_OR_RETURN(const int64_t prompt, prompts.IdOf(sample.prompt, sample.ground_truth));
+    const auto response =
+        sample.evicted ? std::nullopt : std::optional<std::string>(sample.response);
+    TANDEM_RETURN_IF_ERROR(
+        insert
+            .Bind(step, static_cast<int64_t>(sample.sample_id), sample.group, sample.index,
+                  in_prompts, response, in_prompts, sample.reward, sample.response_tokens,
+                  static_cast<int64_t>(sample.finish_reason), sample.weight_version,
+                  sample.advantage, NumbersToJson(sample.reward_terms), sample.token_offset,
+                  SegmentsToJson(sample.segments), prompt, sample.prompt_tokens,
+                  sample.min_log_prob, sample.repetition, sample.arrived_us,
+                  int64_t{sample.evicted})
+            .Run());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SqliteRunStore::RecordSamples(int64_t step, const std::vector<SampleRecord>& samples) {
   const MutexLock lock(db_mutex_);
   TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
   TANDEM_RETURN_IF_ERROR(DeleteStep("samples", step));
-  TANDEM_ASSIGN_OR_RETURN(
-      SqliteStatement insert,
-      db_->Prepare("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
-  for (const SampleRecord& sample : samples) {
-    TANDEM_RETURN_IF_ERROR(InsertSample(insert, step, sample));
-  }
+  TANDEM_RETURN_IF_ERROR(InsertSamples(step, samples));
   TANDEM_RETURN_IF_ERROR(DropTexts(step));
   return transaction.Commit();
 }
@@ -220,33 +292,64 @@ absl::Status SqliteRunStore::DropTexts(int64_t step) {
   if (dropped >= newest_without) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const int64_t first, FirstSampledAfter(dropped));
   const int64_t last = std::min(newest_without, first + kMaxStepsToEmpty - 1);
+  // Rows of version 5 and before have prompt and ground truth in themselves.
   for (const char* table : {"samples", "undone_samples"}) {
-    TANDEM_RETURN_IF_ERROR(db_->Execute(fmt::format(
-        "UPDATE {} SET prompt = NULL, response = NULL, ground_truth = NULL WHERE step >= {} AND "
-        "step <= {}",
-        table, first, last)));
+    TANDEM_RETURN_IF_ERROR(db_->Execute(
+        fmt::format("UPDATE {} SET prompt = NULL, ground_truth = NULL WHERE step BETWEEN {} AND {}",
+                    table, first, last)));
   }
+  for (const std::string& table : TablesOfTexts()) {
+    TANDEM_RETURN_IF_ERROR(db_->Execute(fmt::format(
+        "UPDATE {} SET response = NULL WHERE step BETWEEN {} AND {}", table, first, last)));
+  }
+  TANDEM_RETURN_IF_ERROR(ForgetPrompts(db_.get(), first, last));
   return SetTextsDroppedUpTo(last);
 }
 
 absl::StatusOr<int64_t> SqliteRunStore::FirstSampledAfter(int64_t step) {
+  std::vector<std::string> firsts;
+  for (const std::string& table : TablesOfTexts()) {
+    firsts.push_back(fmt::format("SELECT MIN(step) AS first FROM {} WHERE step > {}", table, step));
+  }
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement select,
-      db_->Prepare("SELECT MIN(first) FROM (SELECT MIN(step) AS first FROM samples WHERE step > ? "
-                   "UNION ALL SELECT MIN(step) FROM undone_samples WHERE step > ?)"));
-  TANDEM_RETURN_IF_ERROR(select.Bind(step, step).Step().status());
+      db_->Prepare(fmt::format("SELECT MIN(first) FROM ({})", fmt::join(firsts, " UNION ALL "))));
+  TANDEM_RETURN_IF_ERROR(select.Step().status());
   return select.IsNull(0) ? step + 1 : select.Int(0);
+}
+
+absl::Status SqliteRunStore::InsertResponses(const EvaluationRecord& evaluation) {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert, PrepareInsert(db_.get(), "eval_samples"));
+  TANDEM_ASSIGN_OR_RETURN(PromptTable prompts, PromptTable::Open(db_.get()));
+  for (const SampleRecord& sample : evaluation.responses) {
+    TANDEM_ASSIGN_OR_RETURN(const int64_t prompt, prompts.IdOf(sample.prompt, sample.ground_truth));
+    TANDEM_RETURN_IF_ERROR(insert
+                               .Bind(evaluation.step, sample.group, sample.index,
+                                     static_cast<int64_t>(sample.sample_id), prompt,
+                                     sample.prompt_tokens, sample.response, sample.reward,
+                                     sample.response_tokens,
+                                     static_cast<int64_t>(sample.finish_reason),
+                                     sample.weight_version, NumbersToJson(sample.reward_terms),
+                                     sample.min_log_prob, sample.repetition, sample.arrived_us)
+                               .Run());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SqliteRunStore::RecordEvaluation(const EvaluationRecord& evaluation) {
   const MutexLock lock(db_mutex_);
+  TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
+  TANDEM_RETURN_IF_ERROR(DeleteStep("eval_samples", evaluation.step));
+  TANDEM_RETURN_IF_ERROR(InsertResponses(evaluation));
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement insert,
       db_->Prepare("INSERT OR REPLACE INTO evaluations VALUES (?, ?, ?, ?, ?, ?)"));
-  return insert
-      .Bind(evaluation.step, evaluation.version, evaluation.prompts, evaluation.samples,
-            evaluation.seconds, NumbersToJson(evaluation.metrics))
-      .Run();
+  TANDEM_RETURN_IF_ERROR(insert
+                             .Bind(evaluation.step, evaluation.version, evaluation.prompts,
+                                   evaluation.samples, evaluation.seconds,
+                                   NumbersToJson(evaluation.metrics))
+                             .Run());
+  return transaction.Commit();
 }
 
 absl::Status SqliteRunStore::RecordEvents(const std::vector<EventRecord>& events) {

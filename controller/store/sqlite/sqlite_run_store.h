@@ -53,12 +53,18 @@ class SqliteRunStore final : public RunStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
   absl::Status InsertPhases(const StepRecord& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
   absl::Status InsertGroups(const StepRecord& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
+  absl::Status InsertHistograms(const StepRecord& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
+  absl::Status InsertUpdates(const StepRecord& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
+  absl::Status InsertSyncs(const StepRecord& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
+  absl::Status InsertLoad(const StepRecord& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
+  absl::Status InsertResponses(const EvaluationRecord& evaluation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
   absl::Status InsertMetrics(const StepRecord& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
   // The number of a metric in metric_names, which is made where it is missing.
   absl::StatusOr<int64_t> MetricId(const std::string& name)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
   absl::Status RecordStepOnce(const StepRecord& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
-  absl::Status InsertSample(SqliteStatement& insert, int64_t step, const SampleRecord& sample)
+  absl::Status InsertSamples(int64_t step, const std::vector<SampleRecord>& samples)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
   // Empties the texts of the oldest steps that are too old once `step` is recorded, at most
   // kMaxStepsToEmpty of them.

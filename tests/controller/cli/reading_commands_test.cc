@@ -68,6 +68,106 @@ TEST_CASE("The steps of a run are listed from its records, which stay as they ar
   REQUIRE(ReadWholeFile(database).value() == before);
 }
 
+TEST_CASE("A step that is asked for alone comes with its distributions", "[ctl]") {
+  const testing::TempDir dir;
+  const std::string database = dir.path() / "run.db";
+  {
+    const auto store = SqliteRunStore::Open(database).value();
+    Histogram lengths{.low = 2, .high = 34};
+    for (const double length : {2.0, 2.0, 3.0, 34.0}) lengths.Add(length);
+    Histogram rewards{.low = 1, .high = 1};
+    rewards.Add(1);
+    for (const int64_t step : {1, 2}) {
+      REQUIRE(store
+                  ->RecordStep(
+                      {.step = step,
+                       .metrics = {{kRewardMean, 0.25}},
+                       .histograms = {{kLengthHistogram, lengths}, {kRewardHistogram, rewards}}})
+                  .ok());
+    }
+    REQUIRE(store->RecordStep({.step = 3}).ok());
+    REQUIRE(store->UndoAfter(2, 4).ok());
+  }
+  const std::string shown = ListedSteps(dir.path(), {.newest = 20, .step = 1}, false);
+  INFO(shown);
+  REQUIRE(Has(shown, "0.25"));
+  REQUIRE(Has(shown,
+              "\nlength            4       2       34  █▄"
+              "·····························▄\n"));
+  REQUIRE(Has(shown, "\nreward            1       1        1  █"));
+  REQUIRE_FALSE(Has(ListedSteps(dir.path(), {}, false), "distribution"));
+  const std::string json = ListedSteps(dir.path(), {.step = 2}, true);
+  REQUIRE(Has(json, "\"name\":\"length\",\"low\":2,\"high\":34,\"counts\":[\"2\",\"1\",\"0\""));
+  REQUIRE_FALSE(Has(json, "\"step\":\"1\""));
+  REQUIRE(
+      Has(ListedSteps(dir.path(), {.undone = true, .step = 3}, false),
+          "step 3 has no distributions and no updates: a build before schema version 6 of run.db"));
+  const auto view = RunDirView::Open(dir.path()).value();
+  std::ostringstream out;
+  const absl::Status none = ReadingCommands(*view, false, out).Steps({.step = 9});
+  REQUIRE(absl::IsNotFound(none));
+  REQUIRE(Has(std::string(none.message()), "no step 9 in this run"));
+}
+
+TEST_CASE("Samples are listed by step, by prompt, of a validation, and those that were dropped",
+          "[ctl]") {
+  const testing::TempDir dir;
+  const auto store = SqliteRunStore::Open(dir.path() / "run.db").value();
+  const SampleRecord first{.sample_id = 1,
+                           .prompt = "one",
+                           .response = "uno",
+                           .prompt_tokens = 17,
+                           .min_log_prob = -2.5,
+                           .repetition = 0.125,
+                           .arrived_us = 1};
+  const SampleRecord second{.sample_id = 2, .group = 1, .prompt = "two", .response = "due"};
+  const SampleRecord dropped{.sample_id = 3, .group = 2, .prompt = "three", .evicted = true};
+  for (const int64_t step : {1, 2}) {
+    REQUIRE(store->RecordSamples(step, {first, second, dropped}).ok());
+    REQUIRE(store
+                ->RecordStep({.step = step,
+                              .groups = {{.group = 0},
+                                         {.group = 1},
+                                         {.group = 2, .kind = GroupKind::kEvicted}}})
+                .ok());
+  }
+  REQUIRE(
+      store->RecordEvaluation({.step = 0, .responses = {{.prompt = "v", .response = "a"}}}).ok());
+  REQUIRE(
+      store->RecordEvaluation({.step = 2, .responses = {{.prompt = "v", .response = "b"}}}).ok());
+  const auto view = RunDirView::Open(dir.path()).value();
+  const auto listed = [&](const SamplesOptions& options, bool json = false) {
+    std::ostringstream out;
+    const absl::Status status = ReadingCommands(*view, json, out).Samples(options);
+    return status.ok() ? out.str() : std::string(status.message());
+  };
+  const std::string newest = listed({});
+  INFO(newest);
+  REQUIRE(Has(newest, "17            -2.5     0.125          1\n"));
+  REQUIRE(Has(newest, "due"));
+  REQUIRE_FALSE(Has(newest, "three"));
+  REQUIRE(Has(newest, "3 groups: 2 mixed, 1 evicted\n2 of 2 samples\n"));
+  const std::string of_prompt = listed({.prompt_id = 1});
+  REQUIRE(Has(of_prompt, "step\n"));
+  REQUIRE(Has(of_prompt, "2 of 2 samples\n"));
+  REQUIRE_FALSE(Has(of_prompt, "due"));
+  REQUIRE(Has(listed({.step = 2, .prompt_id = 1}), "1 of 1 samples\n"));
+  const std::string evicted = listed({.step = 1, .evicted = true});
+  REQUIRE(Has(evicted, "three"));
+  REQUIRE(Has(evicted, "  evicted  "));
+  REQUIRE_FALSE(Has(evicted, "steps_with_texts"));
+  REQUIRE(Has(listed({.evaluation = true}), "\nv              b "));
+  REQUIRE(Has(listed({.step = 0, .evaluation = true}), "\nv              a "));
+  const std::string json = listed({.limit = 1}, true);
+  REQUIRE(Has(json, "\"min_log_prob\":-2.5,\"repetition\":0.125"));
+  REQUIRE(Has(json, "\"arrived_at\":\"1970-01-01T00:00:00.000001Z\""));
+  // Why there are none.
+  REQUIRE(Has(listed({.step = 9}), "no step 9 in this run"));
+  REQUIRE(Has(listed({.prompt_id = 99}), "no sample has the prompt 99"));
+  REQUIRE(Has(listed({.step = 9, .evicted = true}), "dropped no sample of step 9"));
+  REQUIRE(Has(listed({.step = 1, .evaluation = true}), "no response of a validation after step 1"));
+}
+
 TEST_CASE("Steps that no checkpoint has are named below the steps, also of a run that has moved",
           "[ctl]") {
   const testing::TempDir dir;

@@ -70,6 +70,24 @@ TEST_CASE("Batches are generated until the step has groups that differ", "[dynam
   REQUIRE(metrics.at("perf/total_num_tokens") == 8 * 5);
   // Of two tokens each, the dropped ones too.
   REQUIRE(metrics.at("perf/generated_tokens") == 8 * 4 * 2);
+  // The dropped ones are recorded apart: with their rewards and prompts, without responses.
+  std::vector<GroupRecord> evicted = run.store.steps.at(1).groups;
+  std::erase_if(evicted, [](const auto& group) { return group.kind != GroupKind::kEvicted; });
+  REQUIRE(evicted.size() == 6);
+  REQUIRE(run.store.steps.at(1).groups.size() == 8);
+  for (const GroupRecord& group : evicted) {
+    const auto row = static_cast<uint64_t>(group.group);
+    REQUIRE(group.samples == 4);
+    REQUIRE(group.reward_mean == (row == 7 ? 0.5 : static_cast<double>(row & 1)));
+    REQUIRE((group.reward_std > 0) == (row == 7));
+  }
+  const auto& dropped = run.store.evicted.at(1);
+  REQUIRE(dropped.size() == 24);
+  REQUIRE(dropped.front().group == 0);
+  REQUIRE(dropped.front().prompt == "prompt");
+  REQUIRE(dropped.front().ground_truth == "truth");
+  REQUIRE(dropped.front().response.empty());
+  REQUIRE(run.store.evicted.at(2).empty());
   const auto& second = run.store.steps.at(2).metrics;
   REQUIRE(second.at(prefix + "num_gen_batches") == 1);
   REQUIRE(second.at(prefix + "evicted_groups") == 0);

@@ -211,7 +211,8 @@ TEST_CASE("What is not a saved batch is refused with what to give instead", "[ba
   REQUIRE(absl::IsNotFound(BatchReader::Open(f.path + "x").status()));
   const std::string store = f.dir.path() / "step_000001.samples";
   std::ofstream(store) << "tokens";
-  REQUIRE(Says(BatchReader::Open(store).status(), "samples/*.samples have no index"));
+  REQUIRE(Says(BatchReader::Open(store).status(),
+               "has an index from the moment that its step is recorded"));
 }
 
 TEST_CASE("A newer version is refused before anything else of it is read", "[batch_file]") {

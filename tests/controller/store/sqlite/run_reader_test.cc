@@ -10,6 +10,7 @@
 #include "common/formats/files.h"
 #include "controller/store/sqlite/schema.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
+#include "tests/controller/store/sqlite/older_store.h"
 #include "tests/support/large_store.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
@@ -45,29 +46,6 @@ struct ReaderFolder {
   void Execute(const std::string& sql) const {
     REQUIRE(SqliteDatabase::Open(path).value()->Execute(sql).ok());
   }
-  // Makes the file what a build of this schema wrote.
-  void MakeOlder(int64_t version) const {
-    for (const char* table : {"metric_values", "metric_names", "events", "groups"}) {
-      Execute(std::string("DROP TABLE ") + table);
-    }
-    for (const char* column : {"ended_at", "outcome", "error", "attempt"}) {
-      Execute(std::string("ALTER TABLE runs DROP COLUMN ") + column);
-    }
-    Execute("ALTER TABLE steps DROP COLUMN finished_at");
-    Execute("ALTER TABLE steps ADD COLUMN finished_at TEXT");
-    for (const RecordTable& table : RecordTables()) Execute("DROP TABLE undone_" + table.name);
-    Execute("DROP TABLE marks");
-    if (version < 4) Execute("ALTER TABLE samples DROP COLUMN segments");
-    if (version < 3) {
-      Execute("ALTER TABLE runs DROP COLUMN memory_plan");
-      Execute("ALTER TABLE phases DROP COLUMN workers");
-    }
-    if (version < 2) Execute("ALTER TABLE runs DROP COLUMN kernel_sets");
-    Execute("PRAGMA user_version = " + std::to_string(version));
-    // Only the file, as from another machine.
-    Execute("PRAGMA journal_mode=DELETE");
-  }
-
   testing::TempDir dir;
   const std::string path = dir.path() / "run.db";
 };
@@ -78,7 +56,7 @@ TEST_CASE("A reader changes nothing in the folder, whatever schema it finds", "[
   for (int64_t version = 1; version <= StoreSchemaVersion(); ++version) {
     INFO("schema version " << version);
     const ReaderFolder f;
-    if (version < StoreSchemaVersion()) f.MakeOlder(version);
+    if (version < StoreSchemaVersion()) testing::OlderStore(f.path, version);
     const auto before = f.Files();
     {
       auto reader = SqliteRunReader::Open(f.path).value();
@@ -141,7 +119,7 @@ TEST_CASE("A store brings a file of schema version 4 to the newest with all it h
     REQUIRE(store->RecordRun({.run_id = "now"}).ok());
     REQUIRE(store->RecordStep({.step = 4, .metrics = {{"actor/entropy", 0.5}}}).ok());
   }
-  REQUIRE(StoreSchemaVersion() == 5);
+  REQUIRE(StoreSchemaVersion() == 6);
   const auto reader = SqliteRunReader::Open(f.path).value();
   REQUIRE(reader->NewestRun().value().attempt == 3);
   REQUIRE(reader->NewestRun().value().outcome == RunOutcome::kNone);
@@ -154,12 +132,68 @@ TEST_CASE("A store brings a file of schema version 4 to the newest with all it h
   REQUIRE(reader->ListSamples({.step = 3}).value().samples.size() == 4);
 }
 
-TEST_CASE("A file of version 5 without its second half gets it from the store", "[store]") {
-  const Schema4File f;
+// The same of schema version 5 (make_schema_5.py).
+struct Schema5File {
+  Schema5File() { fs::copy_file("tests/controller/store/sqlite/data/schema_5.db", path); }
+
+  testing::TempDir dir;
+  const std::string path = dir.path() / "run.db";
+};
+
+TEST_CASE("A file of schema version 5 is read as it is, with what it lacks left out", "[store]") {
+  const Schema5File f;
+  const std::string before = ReadWholeFile(f.path).value();
+  const auto reader = SqliteRunReader::Open(f.path).value();
+  REQUIRE(reader->NewestRun().value().attempt == 2);
+  const auto steps = reader->ListSteps({.details = true}).value();
+  REQUIRE(steps.size() == 3);
+  REQUIRE(steps[2].metrics.at("critic/rewards/mean") == 0.75);
+  REQUIRE(steps[2].histograms.empty());
+  const auto undone = reader->ListSteps({.undone = true, .details = true}).value();
+  REQUIRE(undone.at(0).undone_by == 2);
+  REQUIRE(undone[0].histograms.empty());
+  REQUIRE(reader->ListSamples({.step = 3, .evicted = true}).value().total == 0);
+  REQUIRE(reader->ListSamples({.prompt_id = 1}).value().total == 0);
+  REQUIRE(reader->ListSamples({.step = 3, .evaluation = true}).value().total == 0);
+  const auto page = reader->ListSamples({.step = 3}).value();
+  REQUIRE(page.samples.size() == 4);
+  REQUIRE(page.samples[1].prompt == "What is 1 + 2?");
+  REQUIRE(page.samples[1].texts_kept);
+  REQUIRE(page.samples[1].prompt_id == 0);
+  REQUIRE_FALSE(page.samples[1].min_log_prob);
+  REQUIRE(page.groups.size() == 2);
+  REQUIRE(reader->ListEvents(9).value().size() == 3);
+  REQUIRE(ReadWholeFile(f.path).value() == before);
+}
+
+TEST_CASE("A store brings a file of schema version 5 to the newest with all it has", "[store]") {
+  const Schema5File f;
   {
     auto store = SqliteRunStore::Open(f.path).value();
-    REQUIRE(store->RecordEvents({{.text = "gone"}}).ok());
+    Histogram rewards{.low = 0, .high = 1};
+    rewards.Add(1);
+    REQUIRE(store->RecordStep({.step = 4, .histograms = {{kRewardHistogram, rewards}}}).ok());
+    REQUIRE(store->RecordSamples(4, {{.sample_id = 9, .prompt = "What is 1 + 2?"}}).ok());
   }
+  const auto reader = SqliteRunReader::Open(f.path).value();
+  const auto steps = reader->ListSteps({.details = true}).value();
+  REQUIRE(steps.size() == 4);
+  REQUIRE(steps[2].metrics.at("critic/rewards/mean") == 0.75);
+  REQUIRE(steps[2].histograms.empty());
+  REQUIRE(steps[3].histograms.at(kRewardHistogram).counts[31] == 1);
+  const auto before = reader->ListSamples({.step = 3}).value().samples;
+  REQUIRE(before.size() == 4);
+  REQUIRE(before[0].prompt == "What is 1 + 2?");
+  REQUIRE(before[0].prompt_id == 0);
+  const auto after = reader->ListSamples({.step = 4}).value().samples;
+  REQUIRE(after.at(0).prompt == "What is 1 + 2?");
+  REQUIRE(after[0].prompt_id == 1);
+  REQUIRE(reader->ListSamples({.step = 4, .undone_by = 2}).value().samples.at(0).response == "4");
+  REQUIRE(reader->ListEvents(9).value().size() == 3);
+}
+
+TEST_CASE("A file of version 5 without its second half gets it from the store", "[store]") {
+  const Schema5File f;
   {
     // As a build between two releases left it.
     auto db = SqliteDatabase::Open(f.path).value();
@@ -178,14 +212,14 @@ TEST_CASE("A file of version 5 without its second half gets it from the store", 
   REQUIRE(store->ListSteps({.metrics = {"actor/entropy"}}).value().size() == 3);
 }
 
-TEST_CASE("A file of schema version 6 is refused by name and left as it is", "[store]") {
+TEST_CASE("A file of schema version 7 is refused by name and left as it is", "[store]") {
   const ReaderFolder f;
-  f.Execute("PRAGMA user_version = 6");
+  f.Execute("PRAGMA user_version = 7");
   f.Execute("PRAGMA journal_mode=DELETE");
   for (const absl::Status& status :
        {SqliteRunReader::Open(f.path).status(), SqliteRunStore::Open(f.path).status()}) {
     REQUIRE(absl::IsFailedPrecondition(status));
-    REQUIRE(Has(std::string(status.message()), "schema version 6, newer than this build's 5"));
+    REQUIRE(Has(std::string(status.message()), "schema version 7, newer than this build's 6"));
   }
 }
 

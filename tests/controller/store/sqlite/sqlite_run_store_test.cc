@@ -13,6 +13,7 @@
 #include "controller/store/sqlite/database.h"
 #include "controller/store/sqlite/run_reader.h"
 #include "controller/store/sqlite/schema.h"
+#include "tests/controller/store/sqlite/older_store.h"
 #include "tests/support/temp_dir.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
@@ -377,21 +378,7 @@ TEST_CASE("A database of a build without segments is brought forward, its sample
     auto store = SqliteRunStore::Open(PathIn(dir)).value();
     REQUIRE(store->RecordSamples(1, {MakeSampleRecord(1, 5)}).ok());
   }
-  {
-    auto db = SqliteDatabase::Open(PathIn(dir)).value();
-    for (const RecordTable& table : RecordTables()) {
-      REQUIRE(db->Execute("DROP TABLE undone_" + table.name).ok());
-    }
-    for (const char* table : {"metric_values", "metric_names", "events", "groups"}) {
-      REQUIRE(db->Execute(std::string("DROP TABLE ") + table).ok());
-    }
-    for (const char* column : {"ended_at", "outcome", "error", "attempt"}) {
-      REQUIRE(db->Execute(std::string("ALTER TABLE runs DROP COLUMN ") + column).ok());
-    }
-    REQUIRE(db->Execute("DROP TABLE marks").ok());
-    REQUIRE(db->Execute("ALTER TABLE samples DROP COLUMN segments").ok());
-    REQUIRE(db->Execute("PRAGMA user_version = 3").ok());
-  }
+  testing::OlderStore(PathIn(dir), 3);
   auto store = SqliteRunStore::Open(PathIn(dir)).value();
   const auto old = store->ListSamples({.step = 1}).value();
   REQUIRE(old.samples.at(0).sample_id == 5);
