@@ -133,6 +133,8 @@ def add_documents(out, root):
         shutil.copyfile(root / file, out / file)
     shutil.copyfile(root / "deploy/package/quickstart.sh", out / "quickstart")
     (out / "quickstart").chmod(0o755)
+    (out / "systemd").mkdir()
+    shutil.copyfile(root / "deploy/systemd/tandem@.service", out / "systemd/tandem@.service")
     (out / "shell").mkdir()
     shutil.copyfile(root / "deploy/shell/basics.sh", out / "shell/basics.sh")
 
@@ -156,6 +158,16 @@ def folders_left_in(programs, folders):
                 yield f"{program.name} has {folder} in it: compile with -ffile-prefix-map={folder}=."
 
 
+def without_defences(programs, build):
+    """Lines about programs that are not as hard to attack as a package's are meant to be."""
+    cache = build / "CMakeCache.txt"
+    if not re.search(r"^TANDEM_HARDENED:[A-Z]+=ON$", cache.read_text() if cache.is_file() else "", re.M):
+        yield f"{build} was configured without -DTANDEM_HARDENED=ON: start deploy/package.sh without --no-build"
+    for program in programs:
+        for what in elf.missing_defences(program):
+            yield f"{program.name} has not been linked as {what}: tandem_harden_link in CMake does it"
+
+
 def collect(out, root, build, with_torch):
     """Fills the folder `out`; returns what build_of says of it."""
     if out.exists():
@@ -177,9 +189,11 @@ def collect(out, root, build, with_torch):
     compiler = ".".join(map(str, elf.newest_version(files, "GLIBCXX")))
     about["glibc"] = glibc
     lines = [f"{key} {about[key]}" for key in ("version", "commit", "sources", "flags")]
+    lines += ["hardened: position-independent, read-only relocations, bound at the start, stack protector, fortified calls"]
     lines += [f"needs the C library {glibc} or newer", f"needs libstdc++ with GLIBCXX_{compiler} or newer"]
     (out / "BUILD.txt").write_text("\n".join([*lines, "", "Libraries of lib/:", *libraries, ""]))
     # LibTorch's as well: TANDEM_HOME can be elsewhere.
     site = torch_folders[0].parents[1]
     about["unclean"] = list(folders_left_in(programs, [root, build, site]))
+    about["soft"] = list(without_defences(programs, build))
     return about

@@ -29,6 +29,8 @@ def collected(folder, build, with_torch):
     if about["unclean"]:
         collect.fail("a build in another folder would give other bytes, so nothing is packed:\n  "
                      + "\n  ".join(sorted(about["unclean"])))
+    if about["soft"]:
+        collect.fail("the programs lack defences of a release, so nothing is packed:\n  " + "\n  ".join(about["soft"]))
     return about
 
 

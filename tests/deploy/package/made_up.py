@@ -50,13 +50,16 @@ def _made_before():
     return made
 
 
-def make_build(folder, leak="", cuda="CUDA 80-real 90-real 100", fresh=False):
+HARDENED = ("-fPIE", "-pie", "-Wl,-z,relro,-z,now,-z,noexecstack")
+
+
+def make_build(folder, leak="", cuda="CUDA 80-real 90-real 100", fresh=False, link=HARDENED):
     """folder/build as a build leaves it, with a LibTorch in folder/site; returns folder/build.
 
     leak: a text that stands in every program. cuda: the end of --version's line. fresh: compiled there,
-    not copied.
+    not copied. link: how programs are linked.
     """
-    if not leak and not fresh and cuda != "CUDA off":
+    if not leak and not fresh and cuda != "CUDA off" and link == HARDENED:
         shutil.copytree(_made_before(), folder, dirs_exist_ok=True)
         name_torch(folder)
         return folder / "build"
@@ -72,7 +75,8 @@ def make_build(folder, leak="", cuda="CUDA 80-real 90-real 100", fresh=False):
         with_torch = [] if name == "tandemctl" else ["-DTORCH", f"-L{torch.parent}", "-lfake_torch"]
         compile_c(programs / name, SOURCE, f'-DFOLDER="{leak}"', f'-DCUDA="{cuda}"',
                   f"-Wl,--disable-new-dtags,-rpath,{RUN_PATH}", "-Wl,--strip-all,--build-id=none",
-                  *with_torch)
+                  *link, *with_torch)
+    (build / "CMakeCache.txt").write_text("TANDEM_HARDENED:BOOL=ON\n")
     name_torch(folder)
     return build
 

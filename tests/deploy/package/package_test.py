@@ -14,7 +14,7 @@ import unittest
 import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from made_up import ROOT, RUN_PATH, make_build  # noqa: E402
+from made_up import ROOT, RUN_PATH, compile_c, make_build  # noqa: E402
 
 import archive  # noqa: E402
 import collect  # noqa: E402
@@ -59,7 +59,7 @@ class Package(InFolder):
 
     def test_configs_documents_notices_and_the_quickstart_are_there(self):
         out, _ = self.collected()
-        for name in ("configs/quickstart.yaml", "docs/reference/errors.md", "README.md", "CHANGELOG.md", "shell/basics.sh",
+        for name in ("configs/quickstart.yaml", "docs/reference/errors.md", "README.md", "CHANGELOG.md", "shell/basics.sh", "systemd/tandem@.service",
                      "licenses/torch-9.9-LICENSE"):
             self.assertTrue((out / name).is_file(), name)
         self.assertEqual(archive.mode_of(out / "quickstart"), 0o755)
@@ -96,6 +96,45 @@ class Package(InFolder):
             self.assertIn("nothing is packed", done.stderr)
             self.assertIn(f"tandemctl has {ROOT} in it", done.stderr)
             self.assertEqual(list(out.iterdir()), [])
+
+
+class Defences(InFolder):
+    """What makes a fault in a program hard to use: packed programs have it, and others are not packed."""
+
+    # What a link without one of them gives, and what is said then.
+    SOFT = {"position-independent": ("-no-pie", "-Wl,-z,relro,-z,now"),
+            "-z relro": ("-pie", "-Wl,-z,norelro,-z,now"),
+            "-z now": ("-pie", "-Wl,-z,relro,-z,lazy"),
+            "-z noexecstack": ("-pie", "-Wl,-z,relro,-z,now,-z,execstack")}
+
+    def test_packed_programs_have_them(self):
+        out, about = self.collected()
+        self.assertEqual(about["soft"], [])
+        for name in collect.PROGRAMS:
+            self.assertEqual(elf.missing_defences(out / "bin" / name), [], name)
+        self.assertIn("\nhardened: position-independent, ", (out / "BUILD.txt").read_text())
+
+    def test_a_link_without_one_of_them_is_told(self):
+        for number, (what, link) in enumerate(self.SOFT.items()):
+            program = self.folder / f"program{number}"
+            compile_c(program, "int main(void) { return 0; }", "-fPIE", *link)
+            missing, = elf.missing_defences(program)
+            self.assertIn(what, missing)
+
+    def packing(self, build):
+        done = subprocess.run([sys.executable, ROOT / "deploy/package/make.py", "--build", build, "--out",
+                               self.folder / "dist", "--epoch", "1"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertEqual(list((self.folder / "dist").iterdir()), [])
+        return done.stderr
+
+    def test_programs_without_them_are_not_packed(self):
+        told = self.packing(make_build(self.folder / "lazy", link=("-fPIE", "-pie", "-Wl,-z,lazy")))
+        self.assertIn("lack defences of a release, so nothing is packed", told)
+        self.assertIn("tandem-trainer has not been linked as all symbols bound at the start (-z now)", told)
+        build = make_build(self.folder / "made")
+        (build / "CMakeCache.txt").write_text("TANDEM_HARDENED:BOOL=OFF\n")
+        self.assertIn("was configured without -DTANDEM_HARDENED=ON", self.packing(build))
 
 
 class Bytes(InFolder):
