@@ -70,6 +70,8 @@ def make_build(folder, leak="", cuda="CUDA 80-real 90-real 100", fresh=False, li
     (site / "nvidia/cu13/lib").mkdir(parents=True)
     (site / "torch-9.9.dist-info").mkdir()
     (site / "torch-9.9.dist-info/LICENSE").write_text("as you like\n")
+    (site / "torch-9.9.dist-info/METADATA").write_text("Name: torch\nVersion: 9.9\nLicense: BSD-3-Clause\n\nA library.\n")
+    (site / "torch-9.9.dist-info/RECORD").write_text("torch/lib/libfake_torch.so,sha256=x,1\n")
     programs = build / "package/bin"
     for name in collect.PROGRAMS:
         with_torch = [] if name == "tandemctl" else ["-DTORCH", f"-L{torch.parent}", "-lfake_torch"]
