@@ -38,7 +38,7 @@ GENERATION = "rollout_worker/generation"
 # By room, its sources, and the tests that are to notice a change, those that are built and run fastest first.
 ROOMS = {
     "losses": ([f"{LOSSES}/*.cc", f"{LOSSES}/policy/*.cc"],
-               ["losses_test", "bypass_loss_test", "policy_loss_committed_golden_test",
+               ["losses_test", "policy_loss_committed_golden_test",
                 "bypass_loss_committed_golden_test"]),
     "advantages": ([f"{ADVANTAGES}/*.cc", f"{ADVANTAGES}/advantages/*.cc"],
                    ["algorithm_test", "advantages_committed_golden_test", "kl_committed_golden_test"]),
@@ -222,6 +222,14 @@ def end_session(session):
             continue  # it has ended meanwhile
 
 
+def programs_of_tests(build):
+    """By the name of a test, the program that has it; ctest itself names no program that is not built yet."""
+    programs = {}
+    for file in build.rglob("CTestTestfile.cmake"):
+        programs.update(re.findall(r'^add_test\(\[=\[(\w+)\]=\] "[^"]*/(\w+)"', file.read_text(), re.M))
+    return programs
+
+
 class Copy:
     """The tree as it is now, elsewhere, with a build folder in which the files that are to be changed are compiled alone."""
 
@@ -238,7 +246,7 @@ class Copy:
             if path.is_file() and not path.is_relative_to(self.build) and str(path.relative_to(self.root)) not in kept:
                 path.unlink()  # of an earlier run; CMake would find it
         self._configure(build, alone)
-        self.programs = self._programs()
+        self.programs = programs_of_tests(self.build)
 
     def _copy(self, file):
         to = self.root / file
@@ -259,13 +267,6 @@ class Copy:
                                f"-DTANDEM_ALONE={';'.join(sorted(alone))}"], capture_output=True, text=True, check=False)
         if made.returncode != 0:
             sys.exit(f"the copy {self.root} is not configured:\n{made.stdout[-3000:]}{made.stderr[-3000:]}")
-
-    def _programs(self):
-        """By the name of a test, the program that has it; ctest itself names no program that is not built yet."""
-        programs = {}
-        for file in self.build.rglob("CTestTestfile.cmake"):
-            programs.update(re.findall(r'^add_test\(\[=\[(\w+)\]=\] "[^"]*/(\w+)"', file.read_text(), re.M))
-        return programs
 
     def verdict(self, file, text, tests):
         """What becomes of the tests where the file has this text: `killed`, `SURVIVED` or `not compiled`, and

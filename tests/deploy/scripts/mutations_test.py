@@ -84,6 +84,12 @@ class MutationsTest(unittest.TestCase):
                 self.assertIn(file, sources)
                 self.assertNotEqual(text, (ROOT / file).read_text(), name)
 
+    @unittest.skipUnless(os.environ.get("TANDEM_TEST_BUILD"), "TANDEM_TEST_BUILD names no build, whose tests would be read")
+    def test_every_test_that_is_to_notice_a_change_is_one_of_the_build(self):
+        programs = mutations.programs_of_tests(pathlib.Path(os.environ["TANDEM_TEST_BUILD"]))
+        named = {test for _, tests in mutations.ROOMS.values() for test in tests} | {row[4] for row in mutations.MUTATIONS}
+        self.assertEqual(named - programs.keys(), set())
+
     def verdict(self, builds, fails):
         """Of a change to vanilla.cc, and what the copy's file was while the tests ran."""
         file, seen = "trainer_worker/losses/policy/vanilla.cc", []
