@@ -11,6 +11,28 @@
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {
+namespace {
+
+// What rollouts that are woken at the same time answer.
+class WakeReports {
+ public:
+  absl::Status Wake(RolloutClient& client, int rank, const std::string& tag) {
+    TANDEM_ASSIGN_OR_RETURN(PhaseReport report, client.Wake({tag}));
+    const MutexLock lock(reports_mutex_);
+    reports_[rank] = std::move(report);
+    return absl::OkStatus();
+  }
+  std::map<int, PhaseReport> Take() {
+    const MutexLock lock(reports_mutex_);
+    return std::exchange(reports_, {});
+  }
+
+ private:
+  Mutex reports_mutex_;
+  std::map<int, PhaseReport> reports_ ABSL_GUARDED_BY(reports_mutex_);  // by rank
+};
+
+}  // namespace
 
 std::vector<int> WeightSync::Behind(int64_t version) {
   std::vector<int> ranks;
@@ -124,16 +146,14 @@ absl::StatusOr<WeightSyncResult> WeightSync::Sync(
   if (result.ranks.empty()) return result;
   for (const int rank : result.ranks) serving_.erase(rank);
   synced_not_awake_.clear();
-  Mutex reports_mutex;
-  const auto wake = [&](RolloutClient& client, int rank) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(PhaseReport report, client.Wake({"weights"}));
-    const MutexLock lock(reports_mutex);
-    result.wakes[rank] = std::move(report);
-    return absl::OkStatus();
+  WakeReports wakes;
+  const auto wake = [&](RolloutClient& client, int rank) {
+    return wakes.Wake(client, rank, "weights");
   };
   Targets targets;
   const auto woken = CallRollouts(pool_, result.ranks, wake, interrupted);
   TANDEM_RETURN_IF_ERROR(AllAnswered(woken));
+  result.wakes = wakes.Take();
   for (const RolloutAnswer& answer : woken) targets[answer.rank] = answer.client;
 
   TANDEM_ASSIGN_OR_RETURN(result.trainers, Send(version, targets, interrupted));
@@ -170,13 +190,9 @@ absl::StatusOr<WeightSyncResult> WeightSync::Sync(
 }
 
 absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake(const Interrupted& interrupted) {
-  std::map<int, PhaseReport> reports;
-  Mutex reports_mutex;
-  const auto wake = [&](RolloutClient& client, int rank) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(PhaseReport report, client.Wake({"kv_cache"}));
-    const MutexLock lock(reports_mutex);
-    reports[rank] = std::move(report);
-    return absl::OkStatus();
+  WakeReports wakes;
+  const auto wake = [&](RolloutClient& client, int rank) {
+    return wakes.Wake(client, rank, "kv_cache");
   };
   const std::map<int, Held> pending = std::exchange(synced_not_awake_, {});
   std::vector<int> ranks;
@@ -190,7 +206,7 @@ absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake(const Interrupted& i
     sent->second = held.version;
   }
   TANDEM_RETURN_IF_ERROR(AllAnswered(answers));
-  return reports;
+  return wakes.Take();
 }
 
 absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::Check(const std::string& reference_dir) {

@@ -44,36 +44,38 @@ std::vector<RolloutAnswer> CallRollouts(WorkerPool& pool,
                                         const RolloutCall& call,
                                         const std::function<bool()>& interrupted) {
   std::vector<RolloutAnswer> answers(ranks.size());
-  Mutex answers_mutex;  // guards `running` and the answers' clients
-  ConditionVariable changed;
-  size_t running = ranks.size();
+  struct {
+    Mutex mutex;
+    ConditionVariable changed;
+    size_t running ABSL_GUARDED_BY(mutex);
+    std::vector<std::shared_ptr<RolloutClient>> clients ABSL_GUARDED_BY(mutex);  // that are called
+  } calls{.running = ranks.size(), .clients = {}};
   const auto ask = [&](size_t i) {
     RolloutAnswer& answer = answers[i];
     answer.rank = ranks[i];
     auto client = pool.rollout(ranks[i]);
     answer.status = client.status();
-    {
-      const MutexLock lock(answers_mutex);
-      if (client.ok()) answer.client = *client;
+    if (client.ok()) {
+      answer.client = *client;
+      const MutexLock lock(calls.mutex);
+      calls.clients.push_back(*client);
     }
     if (client.ok()) answer.status = call(**client, ranks[i]);
     if (client.ok() && absl::IsUnavailable(answer.status)) {
       pool.MarkLost({WorkerRole::kRollout, ranks[i]}, (*client)->incarnation());
     }
-    const MutexLock lock(answers_mutex);
-    --running;
-    changed.NotifyAll();
+    const MutexLock lock(calls.mutex);
+    --calls.running;
+    calls.changed.NotifyAll();
   };
   std::vector<std::jthread> threads;
   for (size_t i = 0; i < ranks.size(); ++i) threads.emplace_back(ask, i);
-  const MutexLock lock(answers_mutex);
-  while (running > 0) {
+  const MutexLock lock(calls.mutex);
+  while (calls.running > 0) {
     NoteProgress();  // the calls have limits of their own
-    (void)changed.WaitUntil(answers_mutex, std::chrono::steady_clock::now() + kInterruptPoll);
-    if (running == 0 || !interrupted || !interrupted()) continue;
-    for (const RolloutAnswer& answer : answers) {
-      if (answer.client != nullptr) answer.client->CancelAll();
-    }
+    (void)calls.changed.WaitUntil(calls.mutex, std::chrono::steady_clock::now() + kInterruptPoll);
+    if (calls.running == 0 || !interrupted || !interrupted()) continue;
+    for (const auto& client : calls.clients) client->CancelAll();
   }
   return answers;
 }

@@ -104,52 +104,56 @@ absl::StatusOr<std::vector<Result>> CallAllTrainers(WorkerPool& pool,
     TANDEM_ASSIGN_OR_RETURN(auto client, pool.trainer(rank));
     clients.push_back(std::move(client));
   }
-  std::vector<Result> results(clients.size());
-  Mutex results_mutex;  // guards the variables below, and the results
-  ConditionVariable changed;
-  absl::Status failure;
-  size_t running = clients.size();
+  struct {
+    Mutex mutex;
+    ConditionVariable changed;
+    size_t running ABSL_GUARDED_BY(mutex);
+    std::vector<Result> results ABSL_GUARDED_BY(mutex);
+    absl::Status failure ABSL_GUARDED_BY(mutex);
+  } answers{.running = clients.size(), .results = std::vector<Result>(clients.size())};
   const auto run = [&](size_t rank) {
     TrainerClient& client = *clients[rank];
     absl::StatusOr<Result> result = call(client, static_cast<int>(rank));
-    const MutexLock lock(results_mutex);
-    --running;
-    changed.NotifyAll();
+    const MutexLock lock(answers.mutex);
+    --answers.running;
+    answers.changed.NotifyAll();
     if (result.ok()) {
-      results[rank] = std::move(result).value();
-    } else if (FailureSpecificity(result.status()) > FailureSpecificity(failure)) {
+      answers.results[rank] = std::move(result).value();
+    } else if (FailureSpecificity(result.status()) > FailureSpecificity(answers.failure)) {
       const int trainer = static_cast<int>(rank);
       const auto partner =
           options.routes != nullptr ? options.routes->RolloutOf(trainer) : std::nullopt;
-      failure = AttributeFailure(pool, trainer, client.incarnation(), partner, result.status());
+      answers.failure =
+          AttributeFailure(pool, trainer, client.incarnation(), partner, result.status());
     }
   };
   std::vector<std::jthread> threads;
   for (size_t rank = 0; rank < clients.size(); ++rank) threads.emplace_back(run, rank);
   {
     using std::chrono::steady_clock;
-    const MutexLock lock(results_mutex);
-    while (running > 0 && failure.ok()) {
+    const MutexLock lock(answers.mutex);
+    while (answers.running > 0 && answers.failure.ok()) {
       NoteProgress();  // the calls have limits of their own
-      (void)changed.WaitUntil(results_mutex, steady_clock::now() + kInterruptPoll);
-      if (running == 0 || !failure.ok()) break;
+      (void)answers.changed.WaitUntil(answers.mutex, steady_clock::now() + kInterruptPoll);
+      if (answers.running == 0 || !answers.failure.ok()) break;
       if (options.interrupted && options.interrupted())
-        failure = absl::CancelledError("interrupted");
+        answers.failure = absl::CancelledError("interrupted");
     }
     const auto graceful_until = steady_clock::now() + options.grace;
-    while (running > 0 && OriginOf(failure) == FailureOrigin::kAnotherRank &&
-           changed.WaitUntil(results_mutex, graceful_until)) {
+    while (answers.running > 0 && OriginOf(answers.failure) == FailureOrigin::kAnotherRank &&
+           answers.changed.WaitUntil(answers.mutex, graceful_until)) {
     }
     // A thread may not have started its call yet, so cancel repeatedly until all have returned.
-    while (running > 0) {
+    while (answers.running > 0) {
       NoteProgress();
       for (const auto& client : clients) client->CancelAll();
-      (void)changed.WaitUntil(results_mutex, steady_clock::now() + kInterruptPoll);
+      (void)answers.changed.WaitUntil(answers.mutex, steady_clock::now() + kInterruptPoll);
     }
   }
   threads.clear();
-  TANDEM_RETURN_IF_ERROR(failure);
-  return results;
+  const MutexLock lock(answers.mutex);
+  TANDEM_RETURN_IF_ERROR(answers.failure);
+  return std::move(answers.results);
 }
 
 }  // namespace tandem

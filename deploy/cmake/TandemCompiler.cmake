@@ -34,7 +34,17 @@ endif()
 # Not for nvcc: it has a -Werror of its own, and warns of what it makes of kernels.
 add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${_warnings}>")
 
+# For what others install (deploy/build.sh --release): a fault in the programs is harder to make use of. Neither
+# option touches arithmetic, so that results have the same bits with and without. Off in other builds, which stay
+# comparable with earlier benchmarks and their compiler caches. How programs are linked is in TandemTargets.cmake.
+option(TANDEM_HARDENED "Compile with guarded stacks and checked library calls" OFF)
+if(TANDEM_HARDENED)
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-fstack-protector-strong;-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
+endif()
+
 if(TANDEM_SANITIZE)
+  # The standard library checks indices, empty containers and null pointers, at a cost that a benchmark would show.
+  add_compile_definitions($<$<COMPILE_LANGUAGE:C,CXX>:_GLIBCXX_ASSERTIONS>)
   add_compile_options(-fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${TANDEM_SANITIZE})
   # What a sanitizer inserts keeps GCC 12 from following a value to where it is set: it takes the states

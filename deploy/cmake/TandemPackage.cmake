@@ -15,6 +15,7 @@ foreach(_program tandem-controller tandem-trainer tandem-rollout tandem-launcher
   target_link_libraries(${_packaged} PRIVATE ${_libraries})
   target_link_options(${_packaged} PRIVATE
     LINKER:--disable-new-dtags LINKER:--strip-all LINKER:--build-id=none)
+  tandem_harden_link(${_packaged})
   set_target_properties(${_packaged} PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME ${_program}
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/package/bin
     TANDEM_PACKAGED ON BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${TANDEM_PACKAGE_RPATH}")

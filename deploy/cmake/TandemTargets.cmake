@@ -19,7 +19,14 @@ function(tandem_executable)
   target_link_libraries(${A_NAME} PRIVATE ${A_DEPS})
   set_target_properties(${A_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
   tandem_run_anywhere(${A_NAME})
+  tandem_harden_link(${A_NAME})
   tandem_unity(${A_NAME})
+endfunction()
+
+# An address in the program is another one in each process, and what the loader writes (tables of functions among it) is
+# read-only once the program runs. deploy/package/elf.py checks it.
+function(tandem_harden_link target)
+  target_link_options(${target} PRIVATE -pie LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
 endfunction()
 
 # In a folder that is copied elsewhere the libraries lie beside a program's own; DT_RPATH holds for

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import elf
+import sbom
 
 PROGRAMS = ["tandem-controller", "tandem-trainer", "tandem-rollout", "tandem-launcher",
             "tandem-parity", "tandemctl"]
@@ -15,7 +16,7 @@ MACHINES_OWN = re.compile(r"^(libc|libm|libdl|libpthread|librt|libresolv|libutil
                           r"|libstdc\+\+|libgcc_s|libcuda|libnvidia-.*)\.so")
 # What is linked in; their notices go along with the programs.
 LINKED_IN = ["libgrpc-dev", "libgrpc++-dev", "libprotobuf-dev", "libabsl-dev", "libre2-dev", "libc-ares-dev",
-             "libupb-dev", "libspdlog-dev", "libcli11-dev", "nlohmann-json3-dev"]
+             "libspdlog-dev", "libcli11-dev", "nlohmann-json3-dev"]
 # The run path of a package with LibTorch in it; of one without (a wheel) that of the link stays.
 WHOLE = "$ORIGIN/../lib"
 
@@ -76,18 +77,18 @@ def add_torchs_notices(out, torch_folders):
 
 
 def add_libraries(out, programs, torch_folders, with_torch):
-    """Copies libraries to lib/; returns lines "name  where it is from"."""
+    """Copies libraries to lib/; returns [sbom.Library] of all that the programs load, those of a wheel's neighbours too."""
     (out / "lib").mkdir()
     wanted = {}
     for program in programs:
         wanted |= libraries_of(program, torch_folders)
-    lines = []
+    found = []
     for name, path in sorted(wanted.items()):
         # LibTorch's own libgomp, not the system's: whichever of the folders has it.
         path = next((f / name for f in torch_folders if (f / name).exists()), path)
         is_torchs = path.parent in torch_folders
         if is_torchs and not with_torch:
-            lines.append(f"{name}  not in the package: from the Python packages torch and nvidia-cuda-*")
+            found.append(sbom.Library(name, path, is_torchs, "", False))
             continue
         # Sections that only linkers read: a fifth of LibTorch.
         subprocess.run(["strip", "--strip-unneeded", "-o", out / "lib" / name, path.resolve()],
@@ -95,13 +96,34 @@ def add_libraries(out, programs, torch_folders, with_torch):
         (out / "lib" / name).chmod(0o644)
         if elf.run_path(out / "lib" / name):
             elf.shorten_run_path(out / "lib" / name, "$ORIGIN")  # a wheel's names folders beside it
-        package = None if is_torchs else package_of(path)
+        package = "" if is_torchs else package_of(path) or ""
         if package:
-            lines.append(f"{name}  Debian {package} {version_of(package)}")
-            add_notice(out, package, pathlib.Path("/usr/share/doc") / package / "copyright")
-        else:
-            lines.append(f"{name}  {'LibTorch and the CUDA runtime, from their wheels' if is_torchs else path}")
-    return lines
+            add_notice(out, package, sbom.DOCUMENTATION / package / "copyright")
+        found.append(sbom.Library(name, path, is_torchs, package, True))
+    return found
+
+
+def line_about(library):
+    """"name  where it is from", for BUILD.txt."""
+    if not library.packed:
+        return f"{library.name}  not in the package: from the Python packages torch and nvidia-cuda-*"
+    if library.debian:
+        return f"{library.name}  Debian {library.debian} {version_of(library.debian)}"
+    return f"{library.name}  {'LibTorch and the CUDA runtime, from their wheels' if library.is_torchs else library.path}"
+
+
+def packages_linked_in(build):
+    """LINKED_IN; an archive of another package on a program's command line of the linker is an error."""
+    file = build / "build.ninja"
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    archives = {archive for block in re.findall(r"^build package/bin/.*\n((?:[ ]{2}.*\n)+)", text, re.M)
+                for archive in re.findall(r"(/usr/\S+\.a)\b", block)}
+    for archive in sorted(archives):
+        package = package_of(pathlib.Path(archive))
+        if package not in LINKED_IN:
+            fail(f"{archive} of the package {package} is linked in and not in the list LINKED_IN of deploy/package/collect.py, "
+                 "so that its notice would be missing")
+    return LINKED_IN
 
 
 def add_programs(out, built, with_torch):
@@ -133,6 +155,8 @@ def add_documents(out, root):
         shutil.copyfile(root / file, out / file)
     shutil.copyfile(root / "deploy/package/quickstart.sh", out / "quickstart")
     (out / "quickstart").chmod(0o755)
+    (out / "systemd").mkdir()
+    shutil.copyfile(root / "deploy/systemd/tandem@.service", out / "systemd/tandem@.service")
     (out / "shell").mkdir()
     shutil.copyfile(root / "deploy/shell/basics.sh", out / "shell/basics.sh")
 
@@ -156,8 +180,18 @@ def folders_left_in(programs, folders):
                 yield f"{program.name} has {folder} in it: compile with -ffile-prefix-map={folder}=."
 
 
-def collect(out, root, build, with_torch):
-    """Fills the folder `out`; returns what build_of says of it."""
+def without_defences(programs, build):
+    """Lines about programs that are not as hard to attack as a package's are meant to be."""
+    cache = build / "CMakeCache.txt"
+    if not re.search(r"^TANDEM_HARDENED:[A-Z]+=ON$", cache.read_text() if cache.is_file() else "", re.M):
+        yield f"{build} was configured without -DTANDEM_HARDENED=ON: start deploy/package.sh without --no-build"
+    for program in programs:
+        for what in elf.missing_defences(program):
+            yield f"{program.name} has not been linked as {what}: tandem_harden_link in CMake does it"
+
+
+def collect(out, root, build, with_torch, epoch):
+    """Fills the folder `out`; returns what build_of says of it. epoch: the time that the bill of materials tells."""
     if out.exists():
         shutil.rmtree(out)
     torch_folders = [pathlib.Path(line) for line in
@@ -166,8 +200,8 @@ def collect(out, root, build, with_torch):
     libraries = add_libraries(out, [build / "package/bin" / name for name in PROGRAMS], torch_folders,
                               with_torch)
     add_documents(out, root)
-    for package in LINKED_IN:
-        add_notice(out, package, pathlib.Path("/usr/share/doc") / package / "copyright")
+    for package in packages_linked_in(build):
+        add_notice(out, package, sbom.DOCUMENTATION / package / "copyright")
     if with_torch:
         add_torchs_notices(out, torch_folders)
     # A program that needs no LibTorch tells it: it runs before anything is proved of the package.
@@ -177,9 +211,13 @@ def collect(out, root, build, with_torch):
     compiler = ".".join(map(str, elf.newest_version(files, "GLIBCXX")))
     about["glibc"] = glibc
     lines = [f"{key} {about[key]}" for key in ("version", "commit", "sources", "flags")]
+    lines += ["hardened: position-independent, read-only relocations, bound at the start, stack protector, fortified calls"]
     lines += [f"needs the C library {glibc} or newer", f"needs libstdc++ with GLIBCXX_{compiler} or newer"]
-    (out / "BUILD.txt").write_text("\n".join([*lines, "", "Libraries of lib/:", *libraries, ""]))
+    (out / "BUILD.txt").write_text("\n".join([*lines, "", "Libraries of lib/:", *map(line_about, libraries), ""]))
+    sbom.write(out, about, libraries, {package: version_of(package) for package in
+                                       {*LINKED_IN, *(one.debian for one in libraries if one.debian)}}, LINKED_IN, epoch)
     # LibTorch's as well: TANDEM_HOME can be elsewhere.
     site = torch_folders[0].parents[1]
     about["unclean"] = list(folders_left_in(programs, [root, build, site]))
+    about["soft"] = list(without_defences(programs, build))
     return about

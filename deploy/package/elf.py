@@ -76,6 +76,20 @@ def shorten_run_path(path, folders):
     raise ValueError(f"{path} has no run path: link it by tandem_run_anywhere")
 
 
+def missing_defences(path):
+    """What a program lacks of that which makes a fault in it hard to use: [], or words for an error."""
+    text = subprocess.run(["readelf", "-hldW", path], capture_output=True, text=True, check=True).stdout
+    flags = " ".join(re.findall(r"\((?:FLAGS|FLAGS_1)\)(.*)", text))
+    stack = re.search(r"GNU_STACK\s.*", text)
+    found = {
+        "a position-independent program (-pie)": re.search(r"Type:\s+DYN", text) and "PIE" in flags,
+        "tables that are read-only after loading (-z relro)": "GNU_RELRO" in text,
+        "all symbols bound at the start (-z now)": "BIND_NOW" in text or re.search(r"\bNOW\b", flags),
+        "a stack without code (-z noexecstack)": stack and not re.search(r"\bR?W?E\b", stack[0]),
+    }
+    return [what for what, there in found.items() if not there]
+
+
 def newest_version(paths, family):
     """The newest symbol version such as GLIBC_2.36 that the files need, as (2, 36)."""
     found = [(0,)]

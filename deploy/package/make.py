@@ -23,12 +23,14 @@ def told(path):
     return f"{path}  {path.stat().st_size / 1e6:.0f} MB  sha256 {archive.digest_of(path)}"
 
 
-def collected(folder, build, with_torch):
+def collected(folder, build, with_torch, epoch):
     """What collect tells of a folder that others can make as well; else the end of the program."""
-    about = collect.collect(folder, ROOT, build, with_torch)
+    about = collect.collect(folder, ROOT, build, with_torch, epoch)
     if about["unclean"]:
         collect.fail("a build in another folder would give other bytes, so nothing is packed:\n  "
                      + "\n  ".join(sorted(about["unclean"])))
+    if about["soft"]:
+        collect.fail("the programs lack defences of a release, so nothing is packed:\n  " + "\n  ".join(about["soft"]))
     return about
 
 
@@ -47,7 +49,7 @@ def main():
     with tempfile.TemporaryDirectory(dir=asked.out) as scratch:
         if not asked.no_tar:
             folder = pathlib.Path(scratch) / "whole"
-            about = collected(folder, build, with_torch=True)
+            about = collected(folder, build, with_torch=True, epoch=asked.epoch)
             name = f"tandem-{about['version']}-linux-x86_64{'' if about['has_cuda'] else '-cpu'}"
             out = asked.out / f"{name}.tar.zst"
             archive.write_tar_zst(folder, name, out, asked.epoch, asked.level)
@@ -55,7 +57,7 @@ def main():
             shutil.rmtree(folder)
         if asked.wheel:
             folder = pathlib.Path(scratch) / "wheel"
-            about = collected(folder, build, with_torch=False)
+            about = collected(folder, build, with_torch=False, epoch=asked.epoch)
             # A local version, as torch's wheels have it.
             version = about["version"] + ("" if about["has_cuda"] else "+cpu")
             print(told(make_wheel.write_wheel(folder, asked.out, version, about["glibc"], asked.epoch)))

@@ -7,6 +7,7 @@ import time
 import zipfile
 
 import archive
+import sbom
 
 # deploy/setup.sh has the same versions; a test compares.
 TORCH = "torch==2.11.0"
@@ -45,7 +46,8 @@ def write_wheel(folder, out_folder, version, glibc, epoch):
     out = out_folder / f"tandem-{version}-{tag}.whl"
     info = f"tandem-{version}.dist-info"
     entries = {f"tandem/{name}": (folder / name).read_bytes() for name in archive.files_of(folder)
-               if not name.startswith("licenses/")}
+               if not name.startswith("licenses/") and name != sbom.NAME}
+    entries[f"{info}/sboms/{sbom.NAME}"] = (folder / sbom.NAME).read_bytes()  # where PEP 770 has it
     executable = {f"tandem/{name}" for name in archive.files_of(folder)
                   if archive.mode_of(folder / name) == 0o755}
     for name in archive.files_of(folder):

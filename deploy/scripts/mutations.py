@@ -3,13 +3,18 @@
 
     deploy/scripts/mutations.py [--only TEXT]                    # the mutations that are listed in this script
     deploy/scripts/mutations.py --room ROOM [--sample N] [--seed N]   # some of all small changes to a room
+    deploy/scripts/mutations.py --turn [--sample N] [--seconds N] [--floor F]   # those that this commit draws, of one room
     deploy/scripts/mutations.py --check [--root DIR]    # only whether every listed text is still there
 
 Each mutation is made in a copy of the tree (--work), never in the tree itself; the smallest test program that may
 notice it is built there and run, then the next one of the room. The copy is configured as --build is, and what
 ccache knows is not compiled again. Prints a line for each mutation and sums; exit code 1 where one survived: then a
 test is missing, or the change changes nothing that can be seen. Two cores take a quarter of an hour to build the
-copy without a cache, and 5 to 15 seconds for a mutation, so this is not part of .ci/run.
+copy without a cache, and 5 to 15 seconds for a mutation. .ci/run therefore looks at a few of them (--turn) once its
+build has filled the cache: only what is changed is compiled for it.
+
+--seconds N: after N seconds no mutation is begun. --floor F: the part of the mutations that are to be killed (default: 1,
+all); a few of any sample change nothing that can be seen. Fewer than three that compile fail too.
 """
 import argparse
 import os
@@ -23,6 +28,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from ci_turns import draw, git, note  # noqa: E402
 from mutation_sites import sites_of  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -32,7 +38,7 @@ GENERATION = "rollout_worker/generation"
 # By room, its sources, and the tests that are to notice a change, those that are built and run fastest first.
 ROOMS = {
     "losses": ([f"{LOSSES}/*.cc", f"{LOSSES}/policy/*.cc"],
-               ["losses_test", "bypass_loss_test", "policy_loss_committed_golden_test",
+               ["losses_test", "policy_loss_committed_golden_test",
                 "bypass_loss_committed_golden_test"]),
     "advantages": ([f"{ADVANTAGES}/*.cc", f"{ADVANTAGES}/advantages/*.cc"],
                    ["algorithm_test", "advantages_committed_golden_test", "kl_committed_golden_test"]),
@@ -43,6 +49,7 @@ ROOMS = {
 }
 # A mutant may loop for ever and fill the memory meanwhile.
 SECONDS, MEMORY_BYTES = 120, 16 << 30
+FEWEST = 3  # of which a floor tells anything
 # what: file, text there once, text in its place, test program
 MUTATIONS = [
     ("vanilla: the sign of the ratio's term", f"{LOSSES}/policy/vanilla.cc",
@@ -215,11 +222,20 @@ def end_session(session):
             continue  # it has ended meanwhile
 
 
-class Copy:
-    """The tree as it is now, elsewhere, with a build folder in which each room's sources are compiled alone."""
+def programs_of_tests(build):
+    """By the name of a test, the program that has it; ctest itself names no program that is not built yet."""
+    programs = {}
+    for file in build.rglob("CTestTestfile.cmake"):
+        programs.update(re.findall(r'^add_test\(\[=\[(\w+)\]=\] "[^"]*/(\w+)"', file.read_text(), re.M))
+    return programs
 
-    def __init__(self, work, build):
-        self.root, self.build = work / "source", work / "build"
+
+class Copy:
+    """The tree as it is now, elsewhere, with a build folder in which the files that are to be changed are compiled alone."""
+
+    def __init__(self, work, build, alone):
+        # Where a clone has its build, or the compiler's paths would be others and ccache would know none of them.
+        self.root, self.build = work / "source", work / "source/build"
         files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True,
                                capture_output=True, text=True).stdout.split("\0")
         present = [file for file in files if (ROOT / file).is_file()]
@@ -227,10 +243,10 @@ class Copy:
             self._copy(file)
         kept = set(present)
         for path in self.root.rglob("*"):
-            if path.is_file() and str(path.relative_to(self.root)) not in kept:
+            if path.is_file() and not path.is_relative_to(self.build) and str(path.relative_to(self.root)) not in kept:
                 path.unlink()  # of an earlier run; CMake would find it
-        self._configure(build)
-        self.programs = self._programs()
+        self._configure(build, alone)
+        self.programs = programs_of_tests(self.build)
 
     def _copy(self, file):
         to = self.root / file
@@ -239,7 +255,7 @@ class Copy:
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, to)
 
-    def _configure(self, build):
+    def _configure(self, build, alone):
         cache = build / "CMakeCache.txt"
         if not cache.is_file():
             sys.exit(f"{build} is not configured, and the copy is to be built alike: run deploy/build.sh first, "
@@ -247,18 +263,10 @@ class Copy:
         values = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(), re.M))
         options = [f"-D{name}={values[name]}" for name in ("TANDEM_TORCH_ROOT", "TANDEM_UNITY_BATCH", "TANDEM_CUDA")
                    if name in values]
-        alone = ";".join(file for room in ROOMS for file in sources_of(room))
         made = subprocess.run(["cmake", "-S", self.root, "--preset", "release", "-B", self.build, *options,
-                               f"-DTANDEM_ALONE={alone}"], capture_output=True, text=True, check=False)
+                               f"-DTANDEM_ALONE={';'.join(sorted(alone))}"], capture_output=True, text=True, check=False)
         if made.returncode != 0:
             sys.exit(f"the copy {self.root} is not configured:\n{made.stdout[-3000:]}{made.stderr[-3000:]}")
-
-    def _programs(self):
-        """By the name of a test, the program that has it; ctest itself names no program that is not built yet."""
-        programs = {}
-        for file in self.build.rglob("CTestTestfile.cmake"):
-            programs.update(re.findall(r'^add_test\(\[=\[(\w+)\]=\] "[^"]*/(\w+)"', file.read_text(), re.M))
-        return programs
 
     def verdict(self, file, text, tests):
         """What becomes of the tests where the file has this text: `killed`, `SURVIVED` or `not compiled`, and
@@ -293,15 +301,39 @@ class Copy:
                 sys.exit(f"{test} fails without any mutation: ctest --test-dir {self.build} -R '^{test}$' -V")
 
 
-def look_at(copy, mutations):
-    """Prints a line for each mutation; the number of each verdict."""
+def look_at(copy, mutations, deadline=float("inf")):
+    """Prints a line for each mutation, of which none is begun after the deadline; the number of each verdict."""
     counts = {"killed": 0, "SURVIVED": 0, "not compiled": 0}
     for name, file, text, tests in mutations:
         began = time.monotonic()
+        if began > deadline:
+            break
         verdict, test = copy.verdict(file, text, tests)
         counts[verdict] += 1
+        if verdict == "SURVIVED":
+            note(f"mutations: no test fails with this change: {name}")
         print(f"{verdict:12} {name:70} {test} {time.monotonic() - began:.0f}s", flush=True)
     return counts
+
+
+def too_few(title, counts, floor):
+    """A line about what the verdicts of a title lack, or ""."""
+    killed, of = counts["killed"], counts["killed"] + counts["SURVIVED"]
+    if floor < 1 and of < FEWEST:
+        return f"{title}: {of} mutations were tried, and fewer than {FEWEST} tell nothing: is the machine too slow for --seconds?"
+    if killed < floor * of:
+        return (f"{title}: {killed} of {of} mutations were killed, and at least {floor:.0%} are to be: add tests that fail with "
+                "the changes that survived")
+    return ""
+
+
+def drawn_by_commit():
+    """(room, seed) of this run of .ci/run."""
+    drawn = draw(len(ROOMS), ROOT)
+    room = sorted(ROOMS)[drawn.turn]
+    note(f"mutations: {drawn.text()}: a few of the changes to the room {room}; {', '.join(sorted(ROOMS.keys() - {room}))} not "
+         "looked at: another turn by design")
+    return room, os.environ.get("TANDEM_CI_TURN") or (git(ROOT, "rev-parse", "HEAD") or [""])[0]
 
 
 def parse_arguments():
@@ -309,7 +341,10 @@ def parse_arguments():
     parser.add_argument("--only", default="", help="mutations whose name contains TEXT, as FILE:LINE does")
     parser.add_argument("--room", choices=sorted(ROOMS), action="append", help="may be given several times")
     parser.add_argument("--sample", type=int, default=30, metavar="N", help="changes to each room (default: 30)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="which ones (default: 1)")
+    parser.add_argument("--seed", default="1", metavar="N", help="which ones (default: 1)")
+    parser.add_argument("--turn", action="store_true", help="the room and the seed that this commit draws")
+    parser.add_argument("--seconds", type=float, default=float("inf"), metavar="N", help="after which no mutation is begun")
+    parser.add_argument("--floor", type=float, default=1, metavar="F", help="part that is to be killed (default: 1)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="configured as the copy is to be")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build-mutations", help="where the copy is made")
     parser.add_argument("--check", action="store_true", help="build nothing: is every listed text in its file once?")
@@ -321,6 +356,10 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of what puts the source back
     os.environ.pop("TANDEM_GOLDEN_DIR", None)  # the committed cases decide, on every machine
     arguments = parse_arguments()
+    deadline = time.monotonic() + arguments.seconds
+    if arguments.turn:
+        room, arguments.seed = drawn_by_commit()
+        arguments.room = [room]
     if arguments.check or not arguments.room:
         chosen = [row for row in MUTATIONS if arguments.only in row[0]]
         if lines := outdated(arguments.root if arguments.check else ROOT, chosen):
@@ -334,15 +373,16 @@ def main():
     if arguments.check:
         print(f"the texts of {len(work['listed'])} mutations are in their files")
         return 0
-    copy = Copy(arguments.work.resolve(), arguments.build.resolve())
-    survived = 0
+    copy = Copy(arguments.work.resolve(), arguments.build.resolve(), {row[1] for rows in work.values() for row in rows})
+    wrong = []
     for title, mutations in work.items():
         copy.require_green(sorted({test for row in mutations for test in row[3]}))
-        counts = look_at(copy, mutations)
-        survived += counts["SURVIVED"]
-        print(f"{title}: {len(mutations)} mutations, {counts['killed']} killed, {counts['SURVIVED']} survived, "
+        counts = look_at(copy, mutations, deadline)
+        wrong += [line for line in [too_few(title, counts, arguments.floor)] if line]
+        print(f"{title}: {sum(counts.values())} of {len(mutations)} mutations, {counts['killed']} killed, {counts['SURVIVED']} survived, "
               f"{counts['not compiled']} not compiled", flush=True)
-    return 1 if survived else 0
+    print("\n".join(wrong), end="\n" if wrong else "")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ Whatever is due and was not checked is a failure: for lack of time, because it t
 clang cannot parse it. Files that only g++ can parse are listed with their reason in tidy_unparsed.txt; one
 that clang can parse must not. The compile commands must be of single files: a build without unity
 files and precompiled headers.
+Of tests only locks are checked (-Wthread-safety): of the sources that use a Mutex, and of the headers below tests that do,
+each by one source that includes it.
 """
 import argparse
 import concurrent.futures
@@ -17,6 +19,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -26,24 +29,50 @@ from ci_turns import ROOT, Includes, note, plan
 UNPARSED = ROOT / "deploy" / "scripts" / "tidy_unparsed.txt"
 TURNS = 10
 FILE_SECONDS = 8  # of one core: 3 to 6 as measured, and a slower machine
+LOCK = re.compile(r"\bMutex(?:Lock)?\b")
+# Catch2's macros trip half of the other checks; a lock that is not kept is one of this kind.
+TEST_OPTIONS = ("--checks=-*,bugprone-unused-raii,clang-diagnostic-thread-safety*", "--header-filter=/tests/")
+
+
+def options_of(name):
+    """Of clang-tidy, for this file, besides those in .clang-tidy."""
+    return TEST_OPTIONS if name.startswith("tests/") else ()
 
 
 def fingerprint(name, includes):
-    digest = hashlib.sha256((ROOT / ".clang-tidy").read_bytes())
+    digest = hashlib.sha256((ROOT / ".clang-tidy").read_bytes() + " ".join(options_of(name)).encode())
     for file in sorted(includes.closure(name)):
         digest.update((ROOT / file).read_bytes())
     return digest.hexdigest()
 
 
-def sources(build):
+def uses_lock(name):
+    return bool(LOCK.search((ROOT / name).read_text(encoding="utf-8", errors="replace")))
+
+
+def tests_with_locks(names, includes):
+    """Of tests' sources those that use a lock, and for each header of tests that does one that includes it."""
+    found = {name for name in names if uses_lock(name)}
+    users = {}
+    for name in names:
+        for file in includes.closure(name):
+            if file.startswith("tests/") and file.endswith(".h") and uses_lock(file):
+                users.setdefault(file, []).append(name)
+    for header, including in sorted(users.items()):
+        if found.isdisjoint(including):
+            found.add(min(including, key=lambda name: (header not in includes.direct(name), name)))
+    return sorted(found)
+
+
+def sources(build, includes):
     """Paths in the repository."""
     commands = json.loads((build / "compile_commands.json").read_text())
     files = {pathlib.Path(c["directory"], c["file"]).resolve() for c in commands}
-    # Tests are left to the compiler's warnings: Catch2's macros trip half of the checks. Kernels are
-    # left to nvcc, whose flags clang does not know.
-    return sorted(str(f.relative_to(ROOT)) for f in files
-                  if f.is_relative_to(ROOT) and not f.is_relative_to(build) and f.suffix != ".cu"
-                  and f.relative_to(ROOT).parts[0] != "tests")
+    # Kernels are left to nvcc, whose flags clang does not know.
+    ours = sorted(str(f.relative_to(ROOT)) for f in files
+                  if f.is_relative_to(ROOT) and not f.is_relative_to(build) and f.suffix != ".cu")
+    tests = [name for name in ours if name.startswith("tests/")]
+    return sorted((set(ours) - set(tests)) | set(tests_with_locks(tests, includes)))
 
 
 def read_unparsed(path=UNPARSED):
@@ -58,11 +87,11 @@ def read_unparsed(path=UNPARSED):
     return found
 
 
-def tidy(path, build, seconds):
+def tidy(name, build, seconds):
     """(result, text) of one file: clean, bad, unparsed or slow."""
     try:
-        done = subprocess.run(["clang-tidy", "--quiet", "-p", str(build), str(path)], timeout=seconds,
-                              capture_output=True, text=True, check=False)
+        done = subprocess.run(["clang-tidy", "--quiet", "-p", str(build), *options_of(name), str(ROOT / name)],
+                              timeout=seconds, capture_output=True, text=True, check=False)
     except subprocess.TimeoutExpired:
         return "slow", ""
     if done.returncode == 0:
@@ -123,7 +152,7 @@ def main():
         left = args.seconds - (time.monotonic() - begin)
         if left <= 0:
             return name, "late"
-        result, text = tidy(ROOT / name, build, min(left, args.file_seconds))
+        result, text = tidy(name, build, min(left, args.file_seconds))
         if name in unparsed:
             result, text = {"unparsed": ("listed", ""), "clean": ("parsed", ""),
                             "bad": ("parsed", text)}.get(result, (result, text))
@@ -135,7 +164,7 @@ def main():
             print(text, flush=True)
         return name, result
 
-    names = sources(build)
+    names = sources(build, includes)
     pending = [name for name in names
                if name in unparsed or not (clean_dir / fingerprint(name, includes)).exists()]
     due = pending

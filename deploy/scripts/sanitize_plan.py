@@ -7,7 +7,7 @@
 
 The programs are those of the tests that ctest lists for a configured build of each sanitizer; what is
 left out stands with its reason in sanitizer_rules.txt. They are dealt into turns of at most N seconds
-(default 1000) on two cores and an empty compiler cache, each of one sanitizer, as programs share what
+(default 900) on two cores and an empty compiler cache, each of one sanitizer, as programs share what
 they compile with those of their sanitizer alone. A program's turn follows from its name, unless that
 one is full; so it mostly stays where it is when others come, go or grow. A program that takes longer
 than a turn by itself is an error. Costs come from sanitizer_costs.txt. Programs that use what changed
@@ -24,7 +24,7 @@ import subprocess
 import sys
 import typing
 
-from ci_turns import ROOT, Includes, changed_files, draw, folders_of, note, number_of
+from ci_turns import ROOT, Includes, changed_files, draw, folders_of, note, number_of, turn_of
 from ctest_programs import executables_of, program_of, tests_of
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
@@ -32,6 +32,8 @@ COSTS, RULES = SCRIPTS / "sanitizer_costs.txt", SCRIPTS / "sanitizer_rules.txt"
 CORES = 2
 LINK_SECONDS, OBJECT_SECONDS, TEST_SECONDS = 3, 4, 8  # of one core, where the table has nothing
 ELSEWHERE = 0.1  # of the programs may be in another turn than the one of their name
+# Programs whose tests are dealt in so many shares, by their names: together they take longer than a turn.
+SHARES = {"tests/test_golden": 3}
 COMPILING = {"address": 2.2, "thread": 1.0}  # times a normal build, as measured with -O1
 RUNNING = {"address": 2.5, "thread": 6.0}
 OBJECT = re.compile(r" -o (\S*CMakeFiles/(\S+?)\.dir/\S+)(?: -c (\S+))?")
@@ -43,6 +45,12 @@ class Program(typing.NamedTuple):
     name: str  # its path in the build
     tests: tuple  # that run it
     objects: dict  # {object: (target, source)} that it needs
+    share: str = ""  # "2 of 6": these are a share of its tests, and others are in other turns
+
+    @property
+    def key(self):
+        """What its place among the turns follows from."""
+        return f"{self.name} {self.share}" if self.share else self.name
 
 
 class Costs(typing.NamedTuple):
@@ -138,7 +146,7 @@ def take_in(turn, left, estimate, seconds):
 
 def too_long(programs, estimate, seconds):
     """Lines about the programs that no turn can hold."""
-    return [f"{one.sanitizer} {one.name} takes about {estimate.seconds([one]):.0f} s by itself, and a turn has "
+    return [f"{one.sanitizer} {one.key} takes about {estimate.seconds([one]):.0f} s by itself, and a turn has "
             f"{seconds:.0f} s" for one in programs if estimate.seconds([one]) > seconds]
 
 
@@ -148,8 +156,8 @@ def deal_into(count, programs, estimate, seconds):
     may, as what is full changes with the costs. With one turn more the old ones keep their places in
     these orders, so that few programs move."""
     turns, elsewhere = [[] for _ in range(count)], 0
-    for program in sorted(programs, key=lambda program: number_of(program.name)):
-        order = sorted(range(count), key=lambda turn: number_of(f"{program.name} {turn}"))
+    for program in sorted(programs, key=lambda program: number_of(program.key)):
+        order = sorted(range(count), key=lambda turn: number_of(f"{program.key} {turn}"))
         turn = next((turn for turn in order if estimate.seconds(turns[turn] + [program]) <= seconds), None)
         if turn is None:
             return None
@@ -196,12 +204,21 @@ def add_changed(today, programs, changed, estimate, seconds):
     return today, left
 
 
+def shares_of(program):
+    """The program, or, where SHARES has it, one for each share of its tests."""
+    count = SHARES.get(program.name, 1)
+    if count == 1:
+        return [program]
+    shares = [tuple(test for test in program.tests if turn_of(test, count) == share) for share in range(count)]
+    return [program._replace(tests=tests, share=f"{share + 1} of {count}") for share, tests in enumerate(shares) if tests]
+
+
 def read_programs(build, sanitizer):
     """([Program], {test: why it is left out})."""
     executables = executables_of(build)
     chosen, left = choose(tests_of(build), build, executables, sanitizer, table_rows(RULES))
-    return [Program(sanitizer, name, tuple(tests), objects_of(build, name))
-            for name, tests in sorted(chosen.items())], left
+    return [share for name, tests in sorted(chosen.items())
+            for share in shares_of(Program(sanitizer, name, tuple(tests), objects_of(build, name)))], left
 
 
 def show(turns, left, estimate):
@@ -212,7 +229,7 @@ def show(turns, left, estimate):
     for number, turn in enumerate(turns):
         print(f"turn {number}, about {estimate.seconds(turn):.0f} s:")
         for program in turn:
-            print(f"    {program.sanitizer} {program.name}: {', '.join(program.tests)}")
+            print(f"    {program.sanitizer} {program.key}: {', '.join(program.tests)}")
     by_reason = {}
     for (sanitizer, test), why in left.items():
         by_reason.setdefault((sanitizer, why), []).append(test)
@@ -227,14 +244,15 @@ def write(folder, sanitizers, programs):
         mine = [program for program in programs if program.sanitizer == sanitizer]
         names = sorted(test for program in mine for test in program.tests)
         escaped = [re.sub(r"([\[\]().*+?^$|\\])", r"\\\1", name) for name in names]
-        (folder / f"{sanitizer}.targets").write_text("".join(f"{program.name}\n" for program in mine))
+        targets = dict.fromkeys(program.name for program in mine)
+        (folder / f"{sanitizer}.targets").write_text("".join(f"{name}\n" for name in targets))
         (folder / f"{sanitizer}.tests").write_text(f"^({'|'.join(escaped)})$\n" if names else "")
 
 
 def tell(drawn, total, today, unaffordable, left, estimate):
     """Lines for the summary: what is looked at, what is not, and why."""
     note(f"sanitizers: {drawn.text()}, about {estimate.seconds(today):.0f} s from nothing: "
-         + "; ".join(f"{program.sanitizer} {program.name}" for program in today))
+         + "; ".join(f"{program.sanitizer} {program.key}" for program in today))
     text = f"sanitizers: {total - len(today)} of {total} programs not looked at: another turn by design"
     if unaffordable:
         text += (f" ({len(unaffordable)} of them use what changed since the recorded commit, or are compiled by "
@@ -279,7 +297,7 @@ def parse():
     parser.add_argument("--record", type=pathlib.Path)
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--whole", action="store_true")
-    parser.add_argument("--seconds", type=float, default=1000)
+    parser.add_argument("--seconds", type=float, default=900)
     parser.add_argument("--changed-seconds", type=float, default=150)
     args = parser.parse_args()
     args.builds = dict(build.partition("=")[::2] for build in args.builds)

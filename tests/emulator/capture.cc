@@ -1,10 +1,10 @@
 #include "tests/emulator/capture.h"
 
 #include <map>
-#include <mutex>
 #include <thread>
 #include <utility>
 
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "tests/emulator/emulator.h"
 #include "tests/emulator/late_streams.h"
@@ -18,18 +18,18 @@ struct Capture {
   bool spoiled = false;
 };
 
-std::mutex capture_mutex;
-std::map<CudaStream, Capture> open_captures;  // guarded by capture_mutex
+Mutex capture_mutex;
+std::map<CudaStream, Capture> open_captures ABSL_GUARDED_BY(capture_mutex);
 
 }  // namespace
 
 bool BeginCapture(CudaStream stream) {
-  std::lock_guard lock(capture_mutex);
+  const MutexLock lock(capture_mutex);
   return open_captures.emplace(stream, Capture{.by = std::this_thread::get_id()}).second;
 }
 
 Captured EndCapture(CudaStream stream, Work* work) {
-  std::lock_guard lock(capture_mutex);
+  const MutexLock lock(capture_mutex);
   const auto found = open_captures.find(stream);
   if (found == open_captures.end()) return Captured::kNot;
   const Capture capture = std::move(found->second);
@@ -40,7 +40,7 @@ Captured EndCapture(CudaStream stream, Work* work) {
 }
 
 bool SpoilCapture() {
-  std::lock_guard lock(capture_mutex);
+  const MutexLock lock(capture_mutex);
   bool any = false;
   for (auto& [stream, capture] : open_captures) {
     if (capture.by != std::this_thread::get_id()) continue;
@@ -50,12 +50,12 @@ bool SpoilCapture() {
 }
 
 bool IsCaptured(CudaStream stream) {
-  std::lock_guard lock(capture_mutex);
+  const MutexLock lock(capture_mutex);
   return open_captures.contains(stream);
 }
 
 absl::Status CheckCapture(CudaStream stream) {
-  std::lock_guard lock(capture_mutex);
+  const MutexLock lock(capture_mutex);
   const auto found = open_captures.find(stream);
   if (found == open_captures.end() || !found->second.spoiled) return absl::OkStatus();
   return Internal("cudaErrorStreamCaptureInvalidated: the capture is void already");
@@ -63,7 +63,7 @@ absl::Status CheckCapture(CudaStream stream) {
 
 void Submit(CudaStream stream, std::function<void()> work) {
   {
-    std::lock_guard lock(capture_mutex);
+    const MutexLock lock(capture_mutex);
     const auto found = open_captures.find(stream);
     if (found != open_captures.end()) {
       found->second.work.push_back(std::move(work));

@@ -2,9 +2,9 @@
 
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <utility>
 
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 
 namespace tandem::emulator {
@@ -16,10 +16,9 @@ struct Home {
 };
 
 std::atomic<uint64_t> drivers;
-std::mutex device_mutex;
-// Guarded by device_mutex.
-std::map<CudaStream, Home> homes;
-std::map<uint64_t, absl::Status> lost;  // by driver
+Mutex device_mutex;
+std::map<CudaStream, Home> homes ABSL_GUARDED_BY(device_mutex);
+std::map<uint64_t, absl::Status> lost ABSL_GUARDED_BY(device_mutex);  // by driver
 
 thread_local std::map<uint64_t, int> chosen;  // by driver
 thread_local absl::Status launch_error;
@@ -38,17 +37,17 @@ int CurrentDevice(uint64_t driver) {
 }
 
 void BindStream(CudaStream stream, uint64_t driver, int device) {
-  std::lock_guard lock(device_mutex);
+  const MutexLock lock(device_mutex);
   homes[stream] = {driver, device};
 }
 
 void UnbindStream(CudaStream stream) {
-  std::lock_guard lock(device_mutex);
+  const MutexLock lock(device_mutex);
   homes.erase(stream);
 }
 
 absl::Status CheckDevice(CudaStream stream) {
-  std::lock_guard lock(device_mutex);
+  const MutexLock lock(device_mutex);
   const auto home = homes.find(stream);
   if (home == homes.end()) return absl::OkStatus();  // a kernel's own test
   const auto gone = lost.find(home->second.driver);
@@ -62,7 +61,7 @@ absl::Status CheckDevice(CudaStream stream) {
 }
 
 void MarkLost(uint64_t driver, const absl::Status& why) {
-  std::lock_guard lock(device_mutex);
+  const MutexLock lock(device_mutex);
   lost.emplace(driver, why);
 }
 

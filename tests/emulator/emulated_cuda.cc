@@ -47,12 +47,12 @@ EmulatedCuda::~EmulatedCuda() {
 }
 
 void EmulatedCuda::FailCall(const std::string& name, absl::Status status, int skipped) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   failures_.push_back({name, std::move(status), skipped});
 }
 
 void EmulatedCuda::LoseDevice() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   Lose(WithDeviceLost(Internal("cudaErrorIllegalAddress (700): the device was lost on purpose")));
 }
 
@@ -62,43 +62,43 @@ void EmulatedCuda::Lose(const absl::Status& why) {
 }
 
 std::vector<std::string> EmulatedCuda::calls() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   return calls_;
 }
 
 void EmulatedCuda::ForgetCalls() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   calls_.clear();
 }
 
 int EmulatedCuda::urgent_streams() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   return urgent_streams_;
 }
 
 int64_t EmulatedCuda::used_bytes() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   return used_;
 }
 
 int64_t EmulatedCuda::peak_bytes() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   return peak_;
 }
 
 void EmulatedCuda::ResetPeak() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   peak_ = used_;
 }
 
 void EmulatedCuda::HoldReleasedPages(int64_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   to_hold_ = bytes;
   used_ -= std::exchange(held_, 0);
 }
 
 absl::Status EmulatedCuda::CheckThread(const char* name) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   if (!lost_.ok()) return lost_;
   if (!chose_other_device_ || HasChosenDevice(driver_)) return absl::OkStatus();
   return Internal(
@@ -116,7 +116,7 @@ absl::Status EmulatedCuda::NotWhileCapturing(const char* call) const {
 absl::Status EmulatedCuda::Called(const char* name) {
   TANDEM_RETURN_IF_ERROR(CheckThread(name));
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(state_mutex_);
     ProtectFreed();
     calls_.emplace_back(name);
   }
@@ -124,7 +124,7 @@ absl::Status EmulatedCuda::Called(const char* name) {
 }
 
 absl::Status EmulatedCuda::Injected(const char* name) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   for (auto failure = failures_.begin(); failure != failures_.end(); ++failure) {
     if (failure->call != name || failure->skipped-- > 0) continue;
     const absl::Status status = failure->status;
@@ -155,7 +155,7 @@ absl::StatusOr<CudaDeviceInfo> EmulatedCuda::Describe(int device) {
 absl::Status EmulatedCuda::UseDevice(int device) {
   TANDEM_RETURN_IF_ERROR(Describe(device).status());
   ChooseDevice(driver_, device);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   chose_other_device_ = chose_other_device_ || device != 0;
   return lost_;
 }
@@ -163,14 +163,14 @@ absl::Status EmulatedCuda::UseDevice(int device) {
 absl::StatusOr<int64_t> EmulatedCuda::FreeBytes() {
   TANDEM_RETURN_IF_ERROR(CheckThread("cudaMemGetInfo"));
   TANDEM_RETURN_IF_ERROR(Injected("FreeBytes"));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   return options_.total_bytes - used_;
 }
 
 absl::StatusOr<int64_t> EmulatedCuda::Granularity() { return kGranularity; }
 
 absl::Status EmulatedCuda::TakeBytes(int64_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   if (bytes > options_.total_bytes - used_) {
     return MakeStatus(absl::StatusCode::kResourceExhausted,
                       "CUDA_ERROR_OUT_OF_MEMORY: {} bytes of {} are free",
@@ -185,14 +185,14 @@ absl::StatusOr<std::byte*> EmulatedCuda::ReserveAddresses(int64_t bytes) {
   TANDEM_RETURN_IF_ERROR(Called("ReserveAddresses"));
   auto* const address = static_cast<std::byte*>(MapAnonymous(bytes, PROT_NONE));
   if (address == nullptr) return Internal("no addresses for {} bytes", bytes);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   reserved_[address] = bytes;
   return address;
 }
 
 absl::Status EmulatedCuda::FreeAddresses(std::byte* address, int64_t bytes) {
   TANDEM_RETURN_IF_ERROR(Called("FreeAddresses"));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   const auto found = reserved_.find(address);
   if (found == reserved_.end() || found->second != bytes) {
     return Internal("CUDA_ERROR_INVALID_VALUE: no such reservation");
@@ -208,14 +208,14 @@ absl::StatusOr<CudaPages> EmulatedCuda::CreatePages(int64_t bytes) {
     return Internal("CUDA_ERROR_INVALID_VALUE: {} bytes of pages", bytes);
   }
   TANDEM_RETURN_IF_ERROR(TakeBytes(bytes));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   pages_[next_pages_] = bytes;
   return next_pages_++;
 }
 
 absl::Status EmulatedCuda::ReleasePages(CudaPages pages) {
   TANDEM_RETURN_IF_ERROR(Called("ReleasePages"));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   const auto found = pages_.find(pages);
   if (found == pages_.end()) return Internal("CUDA_ERROR_INVALID_VALUE: no such pages");
   // The driver keeps pages that are mapped until they are unmapped.
@@ -232,7 +232,7 @@ absl::Status EmulatedCuda::ReleasePages(CudaPages pages) {
 
 absl::Status EmulatedCuda::MapPages(std::byte* address, int64_t bytes, CudaPages pages) {
   TANDEM_RETURN_IF_ERROR(Called("MapPages"));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   const auto held = pages_.find(pages);
   if (held == pages_.end() || held->second != bytes || mapped_.contains(address)) {
     return Internal("CUDA_ERROR_INVALID_VALUE: pages cannot be mapped there");
@@ -251,7 +251,7 @@ absl::Status EmulatedCuda::MapPages(std::byte* address, int64_t bytes, CudaPages
 
 absl::Status EmulatedCuda::UnmapPages(std::byte* address, int64_t bytes) {
   TANDEM_RETURN_IF_ERROR(Called("UnmapPages"));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   const auto found = mapped_.find(address);
   if (found == mapped_.end() || found->second.first != bytes) {
     return Internal("CUDA_ERROR_INVALID_VALUE: nothing is mapped there");
@@ -269,14 +269,14 @@ absl::StatusOr<std::byte*> EmulatedCuda::AllocateHost(int64_t bytes) {
   if (address == nullptr) {
     return MakeStatus(absl::StatusCode::kResourceExhausted, "no {} bytes of host memory", bytes);
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   host_[address] = bytes;
   return address;
 }
 
 absl::Status EmulatedCuda::FreeHost(std::byte* address) {
   TANDEM_RETURN_IF_ERROR(Called("FreeHost"));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   const auto found = host_.find(address);
   if (found == host_.end()) return Internal("CUDA_ERROR_INVALID_VALUE: no such host memory");
   munmap(address, static_cast<size_t>(found->second));
@@ -286,14 +286,14 @@ absl::Status EmulatedCuda::FreeHost(std::byte* address) {
 
 absl::Status EmulatedCuda::RegisterHost(std::byte* address, int64_t bytes) {
   TANDEM_RETURN_IF_ERROR(Called("RegisterHost"));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   const bool registered = registered_.emplace(address, bytes).second;
   return registered ? absl::OkStatus()
                     : Internal("cudaErrorHostMemoryAlreadyRegistered: it is registered");
 }
 absl::Status EmulatedCuda::UnregisterHost(std::byte* address) {
   TANDEM_RETURN_IF_ERROR(Called("UnregisterHost"));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   const bool registered = registered_.erase(address) > 0;
   return registered ? absl::OkStatus()
                     : Internal("cudaErrorHostMemoryNotRegistered: it is not registered");
@@ -305,7 +305,7 @@ bool EmulatedCuda::IsPageable(const void* address) const {
     return range != ranges.begin() && (--range)->first + bytes_of(range->second) > address;
   };
   const auto bytes = [](int64_t size) { return size; };
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   return !within(host_, bytes) && !within(registered_, bytes) && !within(reserved_, bytes) &&
          !within(shared_, [](const Mapping& mapping) { return mapping.bytes; });
 }

@@ -5,12 +5,12 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/device/cuda/cuda_api.h"
 
 namespace tandem::emulator {
@@ -134,10 +134,10 @@ class EmulatedCuda final : public CudaApi {
   static void Close(std::byte* address, const Mapping& mapping);
   absl::Status Unmap(std::byte* address, bool owner);
   int32_t process() const;
-  // Both under mutex_. Every call has that status from now on.
-  void Lose(const absl::Status& why);
+  // Every call has that status from now on.
+  void Lose(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mutex_);
   // Makes what others have freed fault.
-  void ProtectFreed();
+  void ProtectFreed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mutex_);
   absl::Status CheckTouched(const void* address);
   absl::Status CheckThread(const char* name) const;
   absl::Status NotWhileCapturing(const char* call) const;
@@ -149,27 +149,30 @@ class EmulatedCuda final : public CudaApi {
 
   const EmulatedCudaOptions options_;
   const uint64_t driver_;  // current_device.h
-  mutable std::mutex mutex_;
-  // Guarded by mutex_.
-  absl::Status lost_;                // since the device is
-  bool chose_other_device_ = false;  // than device 0, by any thread
-  int64_t used_ = 0, peak_ = 0;
-  int64_t to_hold_ = 0;  // of pages that will be released
-  int64_t held_ = 0;     // of pages that were released and stay in use
-  bool events_held_ = false;
-  std::set<CudaEvent> shared_events_;
-  std::vector<std::pair<CudaEvent, int64_t>> held_records_;  // of shared events, by number
-  std::vector<std::string> calls_;
-  std::vector<Failure> failures_;
-  std::map<CudaPages, int64_t> pages_;                          // bytes
-  std::map<std::byte*, int64_t> reserved_;                      // bytes
-  std::map<std::byte*, std::pair<int64_t, CudaPages>> mapped_;  // bytes and pages
-  std::map<std::byte*, Mapping> shared_;
-  std::map<std::byte*, int64_t> host_;  // bytes, as in the next one
-  std::map<std::byte*, int64_t> registered_;
-  CudaPages next_pages_ = 1;
-  int urgent_streams_ = 0;
-  std::vector<CudaStream> streams_;  // all that were created; null: destroyed
+  mutable Mutex state_mutex_;
+  absl::Status lost_ ABSL_GUARDED_BY(state_mutex_);                // since the device is
+  bool chose_other_device_ ABSL_GUARDED_BY(state_mutex_) = false;  // than device 0, by any thread
+  int64_t used_ ABSL_GUARDED_BY(state_mutex_) = 0;
+  int64_t peak_ ABSL_GUARDED_BY(state_mutex_) = 0;
+  int64_t to_hold_ ABSL_GUARDED_BY(state_mutex_) = 0;  // of pages that will be released
+  int64_t held_ ABSL_GUARDED_BY(state_mutex_) = 0;  // of pages that were released and stay in use
+  bool events_held_ ABSL_GUARDED_BY(state_mutex_) = false;
+  std::set<CudaEvent> shared_events_ ABSL_GUARDED_BY(state_mutex_);
+  std::vector<std::pair<CudaEvent, int64_t>> held_records_
+      ABSL_GUARDED_BY(state_mutex_);  // of shared events, by number
+  std::vector<std::string> calls_ ABSL_GUARDED_BY(state_mutex_);
+  std::vector<Failure> failures_ ABSL_GUARDED_BY(state_mutex_);
+  std::map<CudaPages, int64_t> pages_ ABSL_GUARDED_BY(state_mutex_);      // bytes
+  std::map<std::byte*, int64_t> reserved_ ABSL_GUARDED_BY(state_mutex_);  // bytes
+  std::map<std::byte*, std::pair<int64_t, CudaPages>> mapped_
+      ABSL_GUARDED_BY(state_mutex_);  // bytes and pages
+  std::map<std::byte*, Mapping> shared_ ABSL_GUARDED_BY(state_mutex_);
+  std::map<std::byte*, int64_t> host_ ABSL_GUARDED_BY(state_mutex_);  // bytes, as in the next one
+  std::map<std::byte*, int64_t> registered_ ABSL_GUARDED_BY(state_mutex_);
+  CudaPages next_pages_ ABSL_GUARDED_BY(state_mutex_) = 1;
+  int urgent_streams_ ABSL_GUARDED_BY(state_mutex_) = 0;
+  std::vector<CudaStream> streams_
+      ABSL_GUARDED_BY(state_mutex_);  // all that were created; null: destroyed
 };
 
 }  // namespace tandem::emulator

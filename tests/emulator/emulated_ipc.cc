@@ -49,7 +49,7 @@ absl::StatusOr<std::byte*> EmulatedCuda::MapShared(int fd, int64_t bytes, bool o
   }
   const Mapping mapping = {fd, bytes, owner, static_cast<Header*>(header)};
   if (!owner) ++mapping.header->opened;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   auto* const address = static_cast<std::byte*>(memory);
   shared_[address] = mapping;
   return address;
@@ -64,7 +64,7 @@ absl::StatusOr<std::byte*> EmulatedCuda::CreateShared(int64_t bytes) {
 }
 
 absl::StatusOr<CudaIpcHandle> EmulatedCuda::HandleOf(std::byte* address) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   const auto found = shared_.find(address);
   if (found == shared_.end() || !found->second.owner) {
     return Internal(
@@ -101,7 +101,7 @@ void EmulatedCuda::Close(std::byte* address, const Mapping& mapping) {
 }
 
 absl::Status EmulatedCuda::Unmap(std::byte* address, bool owner) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   const auto found = shared_.find(address);
   if (found == shared_.end() || found->second.owner != owner) {
     return Internal("CUDA_ERROR_INVALID_VALUE: no such memory");
@@ -120,7 +120,7 @@ void EmulatedCuda::ProtectFreed() {
 }
 
 absl::Status EmulatedCuda::CheckTouched(const void* address) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   auto mapping = shared_.upper_bound(static_cast<std::byte*>(const_cast<void*>(address)));
   if (mapping == shared_.begin()) return absl::OkStatus();
   --mapping;
@@ -145,7 +145,7 @@ absl::Status EmulatedCuda::Free(std::byte* address) {
   FinishStreams();  // as the driver waits for the device
   int64_t bytes = 0;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(state_mutex_);
     const auto found = shared_.find(address);
     if (found != shared_.end() && found->second.owner) {
       bytes = found->second.bytes;
@@ -156,7 +156,7 @@ absl::Status EmulatedCuda::Free(std::byte* address) {
     }
   }
   TANDEM_RETURN_IF_ERROR(Unmap(address, true));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   used_ -= bytes;
   return absl::OkStatus();
 }

@@ -35,7 +35,7 @@ void WaitShared(CudaEvent event, int64_t number) {
 absl::StatusOr<CudaStream> EmulatedCuda::CreateStream(StreamPriority priority) {
   TANDEM_RETURN_IF_ERROR(Called("CreateStream"));
   const auto stream = reinterpret_cast<CudaStream>(new char());
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   urgent_streams_ += priority == StreamPriority::kHighest ? 1 : 0;
   BindStream(stream, driver_, CurrentDevice(driver_));
   const size_t index = streams_.size();
@@ -49,7 +49,7 @@ absl::Status EmulatedCuda::DestroyStream(CudaStream stream) {
   UnbindStream(stream);
   delete reinterpret_cast<char*>(stream);
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(state_mutex_);
     std::replace(streams_.begin(), streams_.end(), stream, CudaStream());
   }
   return Called("DestroyStream");
@@ -57,7 +57,7 @@ absl::Status EmulatedCuda::DestroyStream(CudaStream stream) {
 void EmulatedCuda::FinishStreams() {
   std::vector<CudaStream> streams;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(state_mutex_);
     streams = streams_;
   }
   for (const CudaStream stream : streams) DoLate(stream);
@@ -107,14 +107,14 @@ absl::StatusOr<CudaEvent> EmulatedCuda::CreateEvent(bool shared) {
   TANDEM_ASSIGN_OR_RETURN(std::byte* const memory, CreateShared(kEventBytes));
   const auto event = reinterpret_cast<CudaEvent>(memory);
   ForgetLate(event);  // another's, where this one is now
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   if (shared) shared_events_.insert(event);
   return event;
 }
 absl::Status EmulatedCuda::DestroyEvent(CudaEvent event) {
   TANDEM_RETURN_IF_ERROR(Called("DestroyEvent"));
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(state_mutex_);
     shared_events_.erase(event);
     std::erase_if(held_records_, [event](const auto& held) { return held.first == event; });
   }
@@ -130,12 +130,12 @@ absl::StatusOr<CudaEvent> EmulatedCuda::OpenEvent(const CudaIpcHandle& handle) {
   TANDEM_RETURN_IF_ERROR(Called("OpenEvent"));
   TANDEM_ASSIGN_OR_RETURN(std::byte* const memory, Open(handle));
   const auto event = reinterpret_cast<CudaEvent>(memory);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   shared_events_.insert(event);
   return event;
 }
 bool EmulatedCuda::IsShared(CudaEvent event) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   return shared_events_.contains(event);
 }
 // A late stream is not late before an event that another process may wait for: nobody here would
@@ -143,7 +143,7 @@ bool EmulatedCuda::IsShared(CudaEvent event) const {
 void EmulatedCuda::RecordShared(CudaEvent event, CudaStream stream) {
   const int64_t number = ++StateOf(event).recorded;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(state_mutex_);
     if (events_held_) {
       held_records_.emplace_back(event, number);
       return;
@@ -181,7 +181,7 @@ absl::StatusOr<bool> EmulatedCuda::HasHappened(CudaEvent event) {
   }
   TANDEM_RETURN_IF_ERROR(CheckThread("cudaEventQuery"));
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(state_mutex_);
     if (events_held_) return false;
   }
   const bool happened = HasHappenedLate(event);
@@ -195,7 +195,7 @@ absl::Status EmulatedCuda::Synchronize(CudaEvent event) {
   return absl::OkStatus();
 }
 void EmulatedCuda::HoldEvents(bool held) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   events_held_ = held;
   if (held) return;
   for (const auto& [event, number] : held_records_) StateOf(event).happened = number;
@@ -232,7 +232,7 @@ absl::Status EmulatedCuda::DestroyGraph(CudaGraph graph) {
 
 absl::Status EmulatedCuda::LastError() {
   const absl::Status launch = TakeLaunchError();
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   return lost_.ok() ? launch : lost_;
 }
 

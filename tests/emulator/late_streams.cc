@@ -1,12 +1,12 @@
 #include "tests/emulator/late_streams.h"
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <utility>
+
+#include "common/base/mutex.h"
 
 namespace tandem::emulator {
 namespace {
@@ -24,42 +24,41 @@ struct Point {
   int64_t pieces = 0;
 };
 
-std::mutex late_mutex;
-std::condition_variable piece_done;
-// Guarded by late_mutex.
-std::map<CudaStream, Late> late_streams;
-std::map<CudaEvent, Point> recorded;
+Mutex late_mutex;
+ConditionVariable piece_done;
+std::map<CudaStream, Late> late_streams ABSL_GUARDED_BY(late_mutex);
+std::map<CudaEvent, Point> recorded ABSL_GUARDED_BY(late_mutex);
 
 // Several threads may want a stream's work done: it is done in order, a piece after the other.
 void DoUpTo(const Point& point) {
-  std::unique_lock lock(late_mutex);
+  const MutexLock lock(late_mutex);
   while (true) {
     const auto stream = late_streams.find(point.stream);
     if (stream == late_streams.end() || stream->second.done >= point.pieces) return;
     Late& late = stream->second;
     if (late.working) {
-      piece_done.wait(lock);
+      piece_done.Wait(late_mutex);
       continue;
     }
     if (late.work.empty()) return;
     late.working = true;
     std::function<void()> work = std::move(late.work.front());
     late.work.pop_front();
-    lock.unlock();
+    late_mutex.Unlock();
     work();  // may do the work of other streams first
     work = nullptr;
-    lock.lock();
+    late_mutex.Lock();
     if (const auto open = late_streams.find(point.stream); open != late_streams.end()) {
       open->second.working = false;
       ++open->second.done;
     }
-    piece_done.notify_all();
+    piece_done.NotifyAll();
   }
 }
 
 // The latest record of an event; of no stream if there is none.
 Point PointOf(CudaEvent event) {
-  std::lock_guard lock(late_mutex);
+  const MutexLock lock(late_mutex);
   const auto found = recorded.find(event);
   return found == recorded.end() ? Point() : found->second;
 }
@@ -67,18 +66,18 @@ Point PointOf(CudaEvent event) {
 }  // namespace
 
 void OpenLate(CudaStream stream) {
-  std::lock_guard lock(late_mutex);
+  const MutexLock lock(late_mutex);
   late_streams.emplace(stream, Late());
 }
 
 void CloseLate(CudaStream stream) {
-  std::lock_guard lock(late_mutex);
+  const MutexLock lock(late_mutex);
   late_streams.erase(stream);
-  piece_done.notify_all();
+  piece_done.NotifyAll();
 }
 
 bool KeepLate(CudaStream stream, std::function<void()>& work) {
-  std::lock_guard lock(late_mutex);
+  const MutexLock lock(late_mutex);
   const auto found = late_streams.find(stream);
   if (found == late_streams.end()) return false;
   found->second.work.push_back(std::move(work));
@@ -86,7 +85,7 @@ bool KeepLate(CudaStream stream, std::function<void()>& work) {
 }
 
 void RecordLate(CudaEvent event, CudaStream stream) {
-  std::lock_guard lock(late_mutex);
+  const MutexLock lock(late_mutex);
   const auto found = late_streams.find(stream);
   if (found == late_streams.end()) {
     recorded.erase(event);  // it has happened
@@ -108,13 +107,13 @@ void DoLate(CudaEvent event) { DoUpTo(PointOf(event)); }
 
 bool HasHappenedLate(CudaEvent event) {
   const Point point = PointOf(event);
-  std::lock_guard lock(late_mutex);
+  const MutexLock lock(late_mutex);
   const auto found = late_streams.find(point.stream);
   return found == late_streams.end() || found->second.done >= point.pieces;
 }
 
 void ForgetLate(CudaEvent event) {
-  std::lock_guard lock(late_mutex);
+  const MutexLock lock(late_mutex);
   recorded.erase(event);
 }
 

@@ -3,12 +3,13 @@
 
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
+
+#include "common/base/mutex.h"
 
 namespace tandem::testing {
 
@@ -19,7 +20,7 @@ class CallJournal {
   absl::Status Call(const std::string& who, const std::string& what) {
     const std::string line = who + " " + what;
     if (!hook_prefix_.empty() && line.rfind(hook_prefix_, 0) == 0) hook_();
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(calls_mutex_);
     lines_.push_back(line);
     const auto found = failures_.find({who, what.substr(0, what.find('('))});
     if (found == failures_.end()) return absl::OkStatus();
@@ -35,7 +36,7 @@ class CallJournal {
                 absl::Status status,
                 int after = 0,
                 int times = 1) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(calls_mutex_);
     failures_[{who, method}] = {std::move(status), after, times};
   }
   // Runs `hook` at every call whose line begins with `prefix`. Set before the run.
@@ -44,12 +45,12 @@ class CallJournal {
     hook_ = std::move(hook);
   }
   std::vector<std::string> Take() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(calls_mutex_);
     return std::exchange(lines_, {});
   }
   // How many lines so far begin with `prefix`.
   int Count(const std::string& prefix) const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(calls_mutex_);
     int count = 0;
     for (const std::string& line : lines_) count += line.rfind(prefix, 0) == 0 ? 1 : 0;
     return count;
@@ -62,9 +63,9 @@ class CallJournal {
     int times = 1;
   };
 
-  mutable std::mutex mutex_;
-  std::vector<std::string> lines_;
-  std::map<std::pair<std::string, std::string>, Failure> failures_;
+  mutable Mutex calls_mutex_;
+  std::vector<std::string> lines_ ABSL_GUARDED_BY(calls_mutex_);
+  std::map<std::pair<std::string, std::string>, Failure> failures_ ABSL_GUARDED_BY(calls_mutex_);
   std::string hook_prefix_;
   std::function<void()> hook_;
 };

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 
 namespace tandem::testing {
 
@@ -17,11 +17,11 @@ class FakeClock : public Clock {
       : wall_now_(wall_start) {}
 
   Instant Now() override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(time_mutex_);
     return now_;
   }
   absl::Time WallNow() override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(time_mutex_);
     return wall_now_;
   }
   void Sleep(absl::Duration duration) override {
@@ -29,22 +29,22 @@ class FakeClock : public Clock {
     if (on_sleep_) on_sleep_();
   }
   void Advance(absl::Duration duration) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(time_mutex_);
     now_ += duration;
     wall_now_ += duration;
   }
   // The machine's date is set: what follows Now() must not notice.
   void SetDate(absl::Duration change) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(time_mutex_);
     wall_now_ += change;
   }
   // Set before other threads use the clock.
   void OnSleep(std::function<void()> hook) { on_sleep_ = std::move(hook); }
 
  private:
-  std::mutex mutex_;
-  Instant now_ = Instant(absl::Hours(1));
-  absl::Time wall_now_;
+  Mutex time_mutex_;
+  Instant now_ ABSL_GUARDED_BY(time_mutex_) = Instant(absl::Hours(1));
+  absl::Time wall_now_ ABSL_GUARDED_BY(time_mutex_);
   std::function<void()> on_sleep_;
 };
 

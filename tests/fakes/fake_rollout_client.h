@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "controller/workers/rollout_client.h"
 #include "tests/fakes/call_journal.h"
@@ -52,7 +52,7 @@ class FakeRolloutClient : public RolloutClient {
                                         request.sample_ids.size(), request.version));
     const size_t asked = request.sample_ids.size();
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(requests_mutex_);
       prefilled_ += std::ssize(request.prompt);
       for (const Continuation& from : request.continued) prefilled_ += std::ssize(from.tokens);
     }
@@ -90,7 +90,7 @@ class FakeRolloutClient : public RolloutClient {
     return PhaseReport{};
   }
   absl::StatusOr<int64_t> PrefilledTokens() override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(requests_mutex_);
     return prefilled_;
   }
   absl::Status AbortUpdate(const std::string& /*reason*/) override {
@@ -104,7 +104,7 @@ class FakeRolloutClient : public RolloutClient {
   }
   // All that were sent, with what they go on from; only where `responses.length` is set.
   std::vector<GroupRequest> requests() const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(requests_mutex_);
     return requests_;
   }
   std::string address() const override { return fmt::format("r{}i{}", rank_, incarnation_); }
@@ -127,7 +127,7 @@ class FakeRolloutClient : public RolloutClient {
                const std::function<void(Sample)>& on_sample,
                const std::function<void(absl::Status)>& on_done) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(requests_mutex_);
       requests_.push_back(request);
     }
     const absl::Status refused = CheckFakeContinuations(request);
@@ -142,13 +142,13 @@ class FakeRolloutClient : public RolloutClient {
       }
     }
     if (held.samples.empty() || !status.ok()) return on_done(status);
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(requests_mutex_);
     held_.push_back(std::move(held));
   }
 
   // Those of the given requests; of all when empty.
   std::vector<Held> TakeHeld(const std::vector<std::string>& request_ids) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(requests_mutex_);
     const auto taken = std::stable_partition(held_.begin(), held_.end(), [&](const Held& held) {
       return !request_ids.empty() &&
              std::count(request_ids.begin(), request_ids.end(), held.request_id) == 0;
@@ -158,10 +158,10 @@ class FakeRolloutClient : public RolloutClient {
     return ended;
   }
 
-  mutable std::mutex mutex_;  // held_, requests_
-  std::vector<Held> held_;
-  std::vector<GroupRequest> requests_;
-  int64_t prefilled_ = 0;  // tokens; guarded by mutex_
+  mutable Mutex requests_mutex_;
+  std::vector<Held> held_ ABSL_GUARDED_BY(requests_mutex_);
+  std::vector<GroupRequest> requests_ ABSL_GUARDED_BY(requests_mutex_);
+  int64_t prefilled_ ABSL_GUARDED_BY(requests_mutex_) = 0;  // tokens
   CallJournal& journal_;
   const std::string who_;
   const int rank_;

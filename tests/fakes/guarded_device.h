@@ -6,7 +6,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "common/base/check.h"
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/device/device.h"
 
@@ -94,7 +94,7 @@ class GuardedDevice final : public Device {
 
   // Whether it is an address of this device's memory. Any thread.
   bool Owns(const void* address) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mapped_mutex_);
     const auto* at = static_cast<const std::byte*>(address);
     return std::any_of(mapped_.begin(), mapped_.end(), [at](const auto& range) {
       return at >= range.first && at < range.first + range.second;
@@ -221,22 +221,22 @@ class GuardedDevice final : public Device {
     TANDEM_CHECK(done == 0, "memory of a guarded device");
   }
   void Open() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mapped_mutex_);
     if (open_++ > 0) return;
     for (const auto& [data, bytes] : mapped_) Protect(data, bytes, true);
   }
   void Close() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mapped_mutex_);
     if (--open_ > 0) return;
     for (const auto& [data, bytes] : mapped_) Protect(data, bytes, false);
   }
   void Guard(std::byte* data, int64_t bytes) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mapped_mutex_);
     mapped_[data] = bytes;
     Protect(data, bytes, open_ > 0);
   }
   void Forget(std::byte* data) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mapped_mutex_);
     mapped_.erase(data);
   }
   // Work on host memory comes after earlier copies to it.
@@ -248,9 +248,9 @@ class GuardedDevice final : public Device {
     if (overlaps) TANDEM_CHECK(Synchronize().ok(), "copies");
   }
 
-  std::mutex mutex_;
-  std::map<std::byte*, int64_t> mapped_;  // bytes; guarded by mutex_, like open_
-  int open_ = 0;
+  Mutex mapped_mutex_;
+  std::map<std::byte*, int64_t> mapped_ ABSL_GUARDED_BY(mapped_mutex_);  // bytes
+  int open_ ABSL_GUARDED_BY(mapped_mutex_) = 0;                          // accesses now
   std::vector<Late> late_;
 };
 

@@ -1,13 +1,12 @@
 // An engine over a tiny model, its trainer's end in the same process, and a sink one can wait for.
 #pragma once
 
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/weights/peer_connection.h"
 #include "rollout_worker/engine.h"
@@ -23,37 +22,37 @@ inline constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
 class WaitingSink final : public GenerationSink {
  public:
   void OnTokens(const TokenDelta&) override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(result_mutex_);
     ++tokens_;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   void OnFinished(const Sample& sample) override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(result_mutex_);
     result_.OnFinished(sample);
   }
   void OnEnd(const absl::Status& status) override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(result_mutex_);
     result_.OnEnd(status);
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   bool cancelled() const override { return false; }
 
   // After the end; only then.
   const CollectingSink& Wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return result_.ends > 0; });
+    const MutexLock lock(result_mutex_);
+    while (result_.ends == 0) changed_.Wait(result_mutex_);
     return result_;
   }
   void WaitForTokens(int64_t count) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this, count] { return tokens_ >= count || result_.ends > 0; });
+    const MutexLock lock(result_mutex_);
+    while (tokens_ < count && result_.ends == 0) changed_.Wait(result_mutex_);
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int64_t tokens_ = 0;
-  CollectingSink result_;
+  Mutex result_mutex_;
+  ConditionVariable changed_;
+  int64_t tokens_ ABSL_GUARDED_BY(result_mutex_) = 0;
+  CollectingSink result_ ABSL_GUARDED_BY(result_mutex_);
 };
 
 // The calls that the service makes, without gRPC.

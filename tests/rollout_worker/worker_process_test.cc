@@ -1,7 +1,5 @@
 // The program tandem-rollout, started as a process against a controller that lives in the test.
-#include <condition_variable>
 #include <csignal>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -10,6 +8,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include "common/base/mutex.h"
 #include "common/config/config.h"
 #include "common/net/channel.h"
 #include "common/net/server.h"
@@ -32,40 +31,43 @@ class OneWorkerController final : public v1::ClusterService::Service {
   grpc::Status Register(grpc::ServerContext*,
                         const v1::RegisterRequest* request,
                         v1::RegisterResponse* response) override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(worker_mutex_);
     *response = reply;
     last_ = *request;
     ready_ = ready_ || !request->numerics_class().empty();
-    changed_.notify_all();
+    changed_.NotifyAll();
     return grpc::Status::OK;
   }
   grpc::Status Heartbeat(grpc::ServerContext*,
                          const v1::HeartbeatRequest*,
                          v1::HeartbeatResponse* response) override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(worker_mutex_);
     response->set_stop(stop_);
     return grpc::Status::OK;
   }
   // What the worker registered with once it was ready.
   v1::RegisterRequest WaitReady() {
-    std::unique_lock lock(mutex_);
-    REQUIRE(changed_.wait_for(lock, absl::ToChronoSeconds(testing::kPatience),
-                              [this] { return ready_; }));
+    const MutexLock lock(worker_mutex_);
+    const auto deadline =
+        std::chrono::steady_clock::now() + absl::ToChronoSeconds(testing::kPatience);
+    while (!ready_ && changed_.WaitUntil(worker_mutex_, deadline)) {
+    }
+    REQUIRE(ready_);
     return last_;
   }
   void Stop() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(worker_mutex_);
     stop_ = true;
   }
 
   v1::RegisterResponse reply;  // stays as it is once the server runs
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  v1::RegisterRequest last_;
-  bool ready_ = false;
-  bool stop_ = false;
+  Mutex worker_mutex_;
+  ConditionVariable changed_;
+  v1::RegisterRequest last_ ABSL_GUARDED_BY(worker_mutex_);
+  bool ready_ ABSL_GUARDED_BY(worker_mutex_) = false;
+  bool stop_ ABSL_GUARDED_BY(worker_mutex_) = false;
 };
 
 struct Job {

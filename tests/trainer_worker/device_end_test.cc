@@ -1,9 +1,9 @@
 // Where a training pass on a GPU ends, and which rank reports an error of its device.
 #include <algorithm>
 #include <map>
-#include <mutex>
 
 #include "common/backend/cuda_backend.h"
+#include "common/base/mutex.h"
 #include "tests/emulator/emulated_cuda.h"
 #include "tests/emulator/emulator.h"
 #include "tests/support/text.h"
@@ -16,14 +16,14 @@ using namespace tandem::testing;
 using emulator::EmulatedCuda;
 
 // The GPU of each backend that was made, which it owns.
-std::mutex gpus_mutex;
-std::map<const Device*, EmulatedCuda*> gpus;
+Mutex gpus_mutex;
+std::map<const Device*, EmulatedCuda*> gpus ABSL_GUARDED_BY(gpus_mutex);
 
 std::unique_ptr<Backend> MakeGpu(emulator::EmulatedCudaOptions options) {
   auto api = std::make_unique<EmulatedCuda>(options);
   EmulatedCuda* const gpu = api.get();
   auto backend = MakeCudaBackend(std::move(api), 0).value();
-  std::lock_guard lock(gpus_mutex);
+  const MutexLock lock(gpus_mutex);
   gpus[backend->device()] = gpu;
   return backend;
 }
@@ -31,7 +31,7 @@ std::unique_ptr<Backend> MakePromptGpu() { return MakeGpu({}); }
 std::unique_ptr<Backend> MakeLateGpu() { return MakeGpu({.late_streams = ~uint64_t{0}}); }
 
 EmulatedCuda& GpuOf(Rank& rank) {
-  std::lock_guard lock(gpus_mutex);
+  const MutexLock lock(gpus_mutex);
   return *gpus.at(rank.backend->device());
 }
 

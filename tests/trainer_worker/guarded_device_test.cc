@@ -1,10 +1,10 @@
 // A trainer whose memory is not the host's: nothing but the device and its ops touches it, and all
 // bits are those of a trainer on the host.
 #include <filesystem>
-#include <mutex>
 
 #include <unistd.h>
 
+#include "common/base/mutex.h"
 #include "tests/fakes/guarded_backend.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
 #include "tests/trainer_worker/guarded_ranks.h"
@@ -30,18 +30,21 @@ std::vector<Digest> DigestsOf(TrainerRanks& group) {
 LogProbsBySample ScoresOfAll(TrainerRanks& group,
                              const std::vector<Sample>& samples,
                              bool reference) {
-  LogProbsBySample all;
-  std::mutex mutex;
+  struct {
+    Mutex mutex;
+    LogProbsBySample scores ABSL_GUARDED_BY(mutex);
+  } all;
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
     const std::vector<Sample> share = Share(samples, index, group.size());
     TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample scores,
                             reference ? rank.session->Score(share, LogProbPolicy::kReference)
                                       : rank.session->Score(share));
-    std::lock_guard lock(mutex);
-    all.insert(scores.begin(), scores.end());
+    const MutexLock lock(all.mutex);
+    all.scores.insert(scores.begin(), scores.end());
     return absl::OkStatus();
   });
-  return all;
+  const MutexLock lock(all.mutex);
+  return all.scores;
 }
 
 struct GuardedVariant {

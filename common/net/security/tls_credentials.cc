@@ -66,12 +66,14 @@ absl::Status AwaitUsableFiles(const RpcSecurity& security, Clock& clock) {
   }
 }
 
-// One for all users of the same files: it has a thread that looks at them.
+// One watcher for all users of the same files: it has a thread that looks at them.
+using WatchedFiles = std::tuple<std::string, std::string, std::string>;
+Mutex watchers_mutex;
+std::map<WatchedFiles, std::weak_ptr<tls::FileWatcherCertificateProvider>> watchers
+    ABSL_GUARDED_BY(watchers_mutex);
+
 absl::StatusOr<std::shared_ptr<tls::FileWatcherCertificateProvider>> WatchFiles(
     const RpcSecurity& security, Clock& clock) {
-  using Files = std::tuple<std::string, std::string, std::string>;
-  static Mutex watchers_mutex;
-  static std::map<Files, std::weak_ptr<tls::FileWatcherCertificateProvider>> watchers;
   const MutexLock lock(watchers_mutex);
   auto& known = watchers[{security.key, security.cert, security.ca}];
   auto watcher = known.lock();

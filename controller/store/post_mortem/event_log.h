@@ -50,7 +50,8 @@ class EventLog final : public ProgressSink {
   RunStore& store_;
   Blackbox* const blackbox_;
   Clock& clock_;
-  Mutex write_mutex_;           // held while the store writes; always taken before events_mutex_
+  // Held while the store writes.
+  Mutex write_mutex_ ABSL_ACQUIRED_BEFORE(events_mutex_);
   mutable Mutex events_mutex_;  // never held while the store is asked
   bool writes_ ABSL_GUARDED_BY(events_mutex_) = false;
   int64_t step_ ABSL_GUARDED_BY(events_mutex_) = 0;  // newest finished one

@@ -1,10 +1,10 @@
 #include <cstring>
-#include <mutex>
 #include <numeric>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/comm/communicator.h"
 #include "tests/common/comm/comm_test_group.h"
@@ -191,8 +191,10 @@ TEST_CASE("a gather accepts a contribution that lies in its place") {
 
 TEST_CASE("collectives repeat bit for bit") {
   const Way way = GENERATE(Way::kHost, Way::kStaged, Way::kNccl);
-  std::mutex mutex;
-  std::vector<std::vector<float>> seen;
+  struct {
+    Mutex mutex;
+    std::vector<std::vector<float>> values ABSL_GUARDED_BY(mutex);
+  } seen;
   for (int run = 0; run < 3; ++run) {
     const auto results = RunThreads(way, 3, [&](Communicator& group) -> absl::Status {
       std::vector<float> full(30000);
@@ -202,14 +204,15 @@ TEST_CASE("collectives repeat bit for bit") {
       TANDEM_RETURN_IF_ERROR(
           group.ReduceScatterSum(full.data(), {10000, 10000, 10000}, mine, Accumulate::kAdd));
       TANDEM_RETURN_IF_ERROR(group.AllGather(mine, 40000, values.data()));
-      std::lock_guard lock(mutex);
-      seen.push_back(values);
+      const MutexLock lock(seen.mutex);
+      seen.values.push_back(values);
       return absl::OkStatus();
     });
     for (const absl::Status& status : results) REQUIRE(status.ok());
   }
-  for (const auto& values : seen) {
-    REQUIRE(memcmp(values.data(), seen[0].data(), values.size() * 4) == 0);
+  const MutexLock lock(seen.mutex);
+  for (const auto& values : seen.values) {
+    REQUIRE(memcmp(values.data(), seen.values[0].data(), values.size() * 4) == 0);
   }
 }
 

@@ -4,13 +4,13 @@
 // one mapping per segment it sees both. Other parts of a file have mappings of their own: the
 // emulated GPU maps the header of its memory apart from the memory.
 #include <map>
-#include <mutex>
 #include <tuple>
 
 #include <catch2/catch.hpp>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "common/base/mutex.h"
 #include "common/device/shared_region.h"
 
 extern "C" {
@@ -29,10 +29,10 @@ struct Mapping {
   int users = 0;
 };
 
-std::mutex mutex;
+tandem::Mutex mappings_mutex;
 
 // Never destroyed: other static objects may map and unmap after it would be.
-std::map<Part, Mapping>& Mappings() {
+std::map<Part, Mapping>& Mappings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mappings_mutex) {
   static auto* const mappings = new std::map<Part, Mapping>;
   return *mappings;
 }
@@ -44,7 +44,7 @@ void* __wrap_mmap(void* address, size_t bytes, int access, int flags, int fd, of
   if ((flags & MAP_SHARED) == 0 || fd < 0 || fstat(fd, &file) != 0) {
     return __real_mmap(address, bytes, access, flags, fd, offset);
   }
-  const std::lock_guard lock(mutex);
+  const tandem::MutexLock lock(mappings_mutex);
   Mapping& mapping = Mappings()[{file.st_dev, file.st_ino, offset, bytes}];
   if (mapping.users == 0) {
     mapping.address = __real_mmap(address, bytes, access, flags, fd, offset);
@@ -55,7 +55,7 @@ void* __wrap_mmap(void* address, size_t bytes, int access, int flags, int fd, of
 }
 
 int __wrap_munmap(void* address, size_t bytes) {
-  const std::lock_guard lock(mutex);
+  const tandem::MutexLock lock(mappings_mutex);
   for (auto& [part, mapping] : Mappings()) {
     if (mapping.users > 0 && mapping.address == address && --mapping.users > 0) return 0;
   }

@@ -3,12 +3,12 @@
 
 #include <csignal>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/net/grpc_status.h"
 #include "common/net/update_codec.h"
@@ -38,65 +38,63 @@ class PairService : public v1::RolloutService::Service {
               RolloutStates* states,
               WeightUpdates* updates,
               PairFault fault)
-      : device_(device),
-        weights_(weights),
-        states_(states),
-        updates_(updates),
-        fault_(std::move(fault)) {}
+      : parts_{device, weights, states, updates, std::move(fault)} {}
 
   grpc::Status BeginUpdate(grpc::ServerContext*,
                            const v1::BeginUpdateRequest* request,
                            v1::BeginUpdateResponse* response) override {
-    return Locked([&]() -> absl::Status {
+    return Locked([&](Parts& parts) -> absl::Status {
       TANDEM_ASSIGN_OR_RETURN(const Manifest manifest, FromProto(request->manifest()));
-      response->set_pair_socket(updates_->pair_socket());
-      trainer_ = request->trainer_boot_id();
-      states_->CloseAdmission();
-      return updates_->Begin({{request->version(), request->generation()},
-                              {request->slot_bytes(), request->slots(), request->direct()},
-                              manifest,
-                              request->scramble()});
+      response->set_pair_socket(parts.updates->pair_socket());
+      parts.trainer = request->trainer_boot_id();
+      parts.states->CloseAdmission();
+      return parts.updates->Begin({{request->version(), request->generation()},
+                                   {request->slot_bytes(), request->slots(), request->direct()},
+                                   manifest,
+                                   request->scramble()});
     });
   }
   grpc::Status ApplyBucket(grpc::ServerContext*,
                            const v1::ApplyBucketRequest* request,
                            v1::ApplyBucketResponse*) override {
-    return Locked([&] {
-      if (request->entries_size() > 0 && fault_.Step()) {
-        fault_.Strike();
-        if (fault_.kind == "kill") kill(std::stoi(trainer_), SIGKILL);
-        if (fault_.kind == "occupy") TANDEM_RETURN_IF_ERROR(device_->Occupy());
+    return Locked([&](Parts& parts) {
+      if (request->entries_size() > 0 && parts.fault.Step()) {
+        parts.fault.Strike();
+        if (parts.fault.kind == "kill") kill(std::stoi(parts.trainer), SIGKILL);
+        if (parts.fault.kind == "occupy") TANDEM_RETURN_IF_ERROR(parts.device->Occupy());
       }
-      const absl::Status status = updates_->Apply({request->version(), request->generation()},
-                                                  request->slot(), FromProto(request->entries()));
-      if (absl::IsUnavailable(status)) last_action_ = std::string(status.message());
+      const absl::Status status =
+          parts.updates->Apply({request->version(), request->generation()}, request->slot(),
+                               FromProto(request->entries()));
+      if (absl::IsUnavailable(status)) parts.last_action = std::string(status.message());
       return status;
     });
   }
   grpc::Status CommitUpdate(grpc::ServerContext*,
                             const v1::CommitUpdateRequest* request,
                             v1::CommitUpdateResponse*) override {
-    return Locked([&]() -> absl::Status {
+    return Locked([&](Parts& parts) -> absl::Status {
       TANDEM_ASSIGN_OR_RETURN(const auto digests, FromProto(request->digests()));
-      return updates_->Commit({request->version(), request->generation()}, digests);
+      return parts.updates->Commit({request->version(), request->generation()}, digests);
     });
   }
   grpc::Status AbortUpdate(grpc::ServerContext*,
                            const v1::AbortUpdateRequest* request,
                            v1::AbortUpdateResponse* response) override {
-    return Locked([&] {
-      updates_->Abort({request->version(), request->generation()});
-      response->set_version(updates_->transaction().version());
+    return Locked([&](Parts& parts) {
+      parts.updates->Abort({request->version(), request->generation()});
+      response->set_version(parts.updates->transaction().version());
       return absl::OkStatus();
     });
   }
   grpc::Status GetDigests(grpc::ServerContext*,
                           const v1::GetDigestsRequest*,
                           v1::GetDigestsResponse* response) override {
-    return Locked([&]() -> absl::Status {
-      response->set_version(updates_->transaction().version());
-      ToProto(ManifestOf(updates_->transaction().storage().layout()), response->mutable_manifest());
-      TANDEM_ASSIGN_OR_RETURN(const auto digests, updates_->transaction().Digests());
+    return Locked([&](Parts& parts) -> absl::Status {
+      response->set_version(parts.updates->transaction().version());
+      ToProto(ManifestOf(parts.updates->transaction().storage().layout()),
+              response->mutable_manifest());
+      TANDEM_ASSIGN_OR_RETURN(const auto digests, parts.updates->transaction().Digests());
       ToProto(digests, response->mutable_digests());
       return absl::OkStatus();
     });
@@ -104,9 +102,10 @@ class PairService : public v1::RolloutService::Service {
   grpc::Status ReadTensor(grpc::ServerContext*,
                           const v1::ReadTensorRequest* request,
                           v1::ReadTensorResponse* response) override {
-    return Locked([&]() -> absl::Status {
-      TANDEM_ASSIGN_OR_RETURN(*response->mutable_data(),
-                              updates_->ReadRows(request->name(), request->row(), request->rows()));
+    return Locked([&](Parts& parts) -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(
+          *response->mutable_data(),
+          parts.updates->ReadRows(request->name(), request->row(), request->rows()));
       return absl::OkStatus();
     });
   }
@@ -114,57 +113,59 @@ class PairService : public v1::RolloutService::Service {
   grpc::Status Sleep(grpc::ServerContext*,
                      const v1::SleepRequest*,
                      v1::SleepResponse* response) override {
-    return Locked([&]() -> absl::Status {
-      states_->CloseAdmission();
-      TANDEM_RETURN_IF_ERROR(weights_->Release());
-      states_->set_mapped(false, false);
-      updates_->DropVersion();
-      TANDEM_RETURN_IF_ERROR(states_->Handle(RolloutEvent::kSleep));
-      response->set_freed_bytes(weights_->bytes());
+    return Locked([&](Parts& parts) -> absl::Status {
+      parts.states->CloseAdmission();
+      TANDEM_RETURN_IF_ERROR(parts.weights->Release());
+      parts.states->set_mapped(false, false);
+      parts.updates->DropVersion();
+      TANDEM_RETURN_IF_ERROR(parts.states->Handle(RolloutEvent::kSleep));
+      response->set_freed_bytes(parts.weights->bytes());
       return absl::OkStatus();
     });
   }
   grpc::Status Wake(grpc::ServerContext*, const v1::WakeRequest*, v1::WakeResponse*) override {
-    return Locked([&]() -> absl::Status {
-      TANDEM_RETURN_IF_ERROR(weights_->Map());
-      states_->set_mapped(true, true);
-      return states_->Handle(RolloutEvent::kWake);
+    return Locked([&](Parts& parts) -> absl::Status {
+      TANDEM_RETURN_IF_ERROR(parts.weights->Map());
+      parts.states->set_mapped(true, true);
+      return parts.states->Handle(RolloutEvent::kWake);
     });
   }
   // As the engine does between its steps.
   grpc::Status GetStatus(grpc::ServerContext*,
                          const v1::RolloutStatusRequest*,
                          v1::RolloutStatusResponse* response) override {
-    return Locked([&] {
-      const absl::Status peer = updates_->Poll();
-      if (!peer.ok()) last_action_ = std::string(peer.message());
-      response->set_last_action(last_action_);
-      response->set_version(updates_->transaction().version());
-      response->set_state(updates_->transaction().updating()                ? v1::UPDATING
-                          : updates_->transaction().version() == kNoVersion ? v1::EMPTY
-                                                                            : v1::SERVING);
+    return Locked([&](Parts& parts) {
+      const absl::Status peer = parts.updates->Poll();
+      if (!peer.ok()) parts.last_action = std::string(peer.message());
+      response->set_last_action(parts.last_action);
+      response->set_version(parts.updates->transaction().version());
+      response->set_state(parts.updates->transaction().updating()                ? v1::UPDATING
+                          : parts.updates->transaction().version() == kNoVersion ? v1::EMPTY
+                                                                                 : v1::SERVING);
       return absl::OkStatus();
     });
   }
 
  private:
+  struct Parts {
+    PairDevice* const device;
+    MemoryRegion* const weights;
+    RolloutStates* const states;
+    WeightUpdates* const updates;
+    PairFault fault;
+    std::string trainer = {};  // the process's id
+    std::string last_action = {};
+  };
   // One call at a time, on whichever thread, as an engine's are.
   template <typename Call>
   grpc::Status Locked(const Call& call) {
-    std::lock_guard lock(mutex_);
-    const absl::Status here = device_->device().UseOnThisThread();
-    return ToGrpcStatus(here.ok() ? call() : here);
+    const MutexLock lock(parts_mutex_);
+    const absl::Status here = parts_.device->device().UseOnThisThread();
+    return ToGrpcStatus(here.ok() ? call(parts_) : here);
   }
 
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  PairDevice* const device_;
-  MemoryRegion* const weights_;
-  RolloutStates* const states_;
-  WeightUpdates* const updates_;
-  PairFault fault_;
-  std::string trainer_;  // the process's id
-  std::string last_action_;
+  Mutex parts_mutex_;
+  Parts parts_ ABSL_GUARDED_BY(parts_mutex_);
 };
 
 }  // namespace tandem::testing

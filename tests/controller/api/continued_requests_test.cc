@@ -1,10 +1,10 @@
 // The tokens from which samples continue, over a real socket: complete, in order, and below the
 // message size limit.
 #include <algorithm>
-#include <mutex>
 
 #include <catch2/catch.hpp>
 
+#include "common/base/mutex.h"
 #include "common/net/server.h"
 #include "common/net/worker_codec.h"
 #include "controller/rollouts/rollout_dispatcher.h"
@@ -23,8 +23,8 @@ class RecordingService : public v1::RolloutService::Service {
                         const v1::GenerateRequest* request,
                         grpc::ServerWriter<v1::GenerateEvent>* writer) override {
     {
-      std::lock_guard lock(mutex);
-      requests.push_back(*request);
+      const MutexLock lock(requests_mutex_);
+      requests_.push_back(*request);
     }
     for (int i = 0; i < request->sample_ids_size(); ++i) {
       v1::GenerateEvent event;
@@ -41,14 +41,24 @@ class RecordingService : public v1::RolloutService::Service {
   grpc::Status Abort(grpc::ServerContext*,
                      const v1::AbortRequest* request,
                      v1::AbortResponse*) override {
-    std::lock_guard lock(mutex);
-    aborted.assign(request->request_ids().begin(), request->request_ids().end());
+    const MutexLock lock(requests_mutex_);
+    aborted_.assign(request->request_ids().begin(), request->request_ids().end());
     return grpc::Status::OK;
   }
 
-  std::mutex mutex;
-  std::vector<v1::GenerateRequest> requests;
-  std::vector<std::string> aborted;
+  std::vector<v1::GenerateRequest> requests() {
+    const MutexLock lock(requests_mutex_);
+    return requests_;
+  }
+  std::vector<std::string> aborted() {
+    const MutexLock lock(requests_mutex_);
+    return aborted_;
+  }
+
+ private:
+  Mutex requests_mutex_;
+  std::vector<v1::GenerateRequest> requests_ ABSL_GUARDED_BY(requests_mutex_);
+  std::vector<std::string> aborted_ ABSL_GUARDED_BY(requests_mutex_);
 };
 
 Continuation Long(uint64_t id, int64_t tokens) {
@@ -92,12 +102,13 @@ TEST_CASE("A group that goes on from long responses goes in messages below 4 MiB
   REQUIRE(result.ok());
   REQUIRE(cut == 16);
   // 16 x 50,000 tokens of 3 + 4 + 2 bytes.
-  REQUIRE(service.requests.size() == 2);
+  std::vector<v1::GenerateRequest> requests = service.requests();
+  REQUIRE(requests.size() == 2);
   // Both were under way at once and may have come in either order.
-  std::sort(service.requests.begin(), service.requests.end(),
+  std::sort(requests.begin(), requests.end(),
             [](const auto& a, const auto& b) { return a.sample_ids(0) < b.sample_ids(0); });
   uint64_t id = 0;
-  for (const v1::GenerateRequest& request : service.requests) {
+  for (const v1::GenerateRequest& request : requests) {
     REQUIRE(request.ByteSizeLong() < kMaxRequestBytes);
     REQUIRE(request.ByteSizeLong() > kMaxRequestBytes / 4);
     REQUIRE(request.request_id() == "9-0-0");
@@ -113,7 +124,7 @@ TEST_CASE("A group that goes on from long responses goes in messages below 4 MiB
     }
   }
   REQUIRE(client->Abort({"a", "b"}).ok());
-  REQUIRE(service.aborted == std::vector<std::string>{"a", "b"});
+  REQUIRE(service.aborted() == std::vector<std::string>{"a", "b"});
 }
 
 TEST_CASE("A request's size is never thought smaller than its message is", "[services]") {

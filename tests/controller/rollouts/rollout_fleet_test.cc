@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <set>
 #include <thread>
 
 #include <catch2/catch.hpp>
 
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "tests/fakes/fake_run.h"
 
@@ -38,19 +37,22 @@ absl::Status GenerateWith(testing::FakeRun& run, int deaths, BudgetOwner owner) 
 class Gate {
  public:
   void Open() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(open_mutex_);
     open_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   bool Wait() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(30), [this] { return open_; });
+    const MutexLock lock(open_mutex_);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!open_ && changed_.WaitUntil(open_mutex_, deadline)) {
+    }
+    return open_;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = false;
+  Mutex open_mutex_;
+  ConditionVariable changed_;
+  bool open_ ABSL_GUARDED_BY(open_mutex_) = false;
 };
 
 // Answers from another thread, when `gate` is open.
@@ -178,18 +180,21 @@ TEST_CASE("A call on all rollouts is made at once", "[serving]") {
   run.Prepare(StartMode::kPaused);
   REQUIRE(run.weights.Sync(0, "").ok());
   REQUIRE(run.weights.Wake().ok());
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::set<int> inside;
+  struct {
+    Mutex mutex;
+    ConditionVariable changed;
+    std::set<int> ranks ABSL_GUARDED_BY(mutex);
+  } inside;
   const auto call = [&](RolloutClient& rollout, int rank) -> absl::Status {
-    std::unique_lock lock(mutex);
+    const MutexLock lock(inside.mutex);
     if (rollout.address() != fmt::format("r{}i1", rank)) return Internal("another's client");
-    inside.insert(rank);
-    changed.notify_all();
+    inside.ranks.insert(rank);
+    inside.changed.NotifyAll();
     // Each waits for all the others.
-    const bool all =
-        changed.wait_for(lock, std::chrono::seconds(30), [&] { return inside.size() == 3; });
-    return all ? absl::OkStatus() : Internal("not at once");
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (inside.ranks.size() < 3 && inside.changed.WaitUntil(inside.mutex, deadline)) {
+    }
+    return inside.ranks.size() == 3 ? absl::OkStatus() : Internal("not at once");
   };
   const absl::Status status = run.fleet->CallAll(0, call);
   INFO(status.ToString());

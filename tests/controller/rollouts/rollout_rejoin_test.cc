@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 
 #include <catch2/catch.hpp>
 
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/text.h"
 
@@ -28,24 +27,26 @@ bool AnyHas(const Lines& lines, const std::string& part) {
 class Endless {
  public:
   absl::Status Wait() {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(cancelled_mutex_);
     begun_ = true;
-    const bool ended =
-        changed_.wait_for(lock, std::chrono::seconds(30), [this] { return cancelled_; });
-    return ended ? absl::CancelledError("cancelled") : absl::InternalError("nobody cancelled it");
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!cancelled_ && changed_.WaitUntil(cancelled_mutex_, deadline)) {
+    }
+    return cancelled_ ? absl::CancelledError("cancelled")
+                      : absl::InternalError("nobody cancelled it");
   }
   void Cancel() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(cancelled_mutex_);
     cancelled_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   bool begun() const { return begun_; }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  Mutex cancelled_mutex_;
+  ConditionVariable changed_;
   std::atomic<bool> begun_ = false;
-  bool cancelled_ = false;
+  bool cancelled_ ABSL_GUARDED_BY(cancelled_mutex_) = false;
 };
 
 class EndlessRollout : public testing::FakeRolloutClient {

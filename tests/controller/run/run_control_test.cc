@@ -2,12 +2,13 @@
 
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "common/base/mutex.h"
 
 namespace tandem {
 
@@ -152,12 +153,14 @@ TEST_CASE("Users' calls that never end do not keep a run from training", "[run_c
   control.OnStarted(0, 0);
   // Each job asks for another one before it ends, as a user does that calls in a loop.
   std::atomic<int> asked = 0, ran = 0;
-  std::vector<std::jthread> users;
-  std::mutex users_mutex;
+  struct {
+    Mutex mutex;
+    std::vector<std::jthread> threads ABSL_GUARDED_BY(mutex);
+  } users;
   const std::function<void()> ask = [&] {
     ++asked;
-    const std::lock_guard lock(users_mutex);
-    users.emplace_back([&] {
+    const MutexLock lock(users.mutex);
+    users.threads.emplace_back([&] {
       (void)control.BetweenSteps([&] {
         ++ran;
         if (asked < 100) ask();

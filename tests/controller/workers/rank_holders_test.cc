@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -15,6 +14,7 @@
 #include <absl/synchronization/notification.h>
 #include <catch2/catch.hpp>
 
+#include "common/base/mutex.h"
 #include "common/net/protocol.h"
 #include "controller/workers/worker_pool.h"
 #include "tests/fakes/fake_clock.h"
@@ -229,26 +229,32 @@ TEST_CASE("Workers that register while the file is written share the next write 
   HoldersFixture f;
   f.options.trainers = 8;
   WorkerRegistry registry(f.options, f.clock);
-  std::mutex file_mutex;
-  std::string file;
-  int writes = 0;  // each syncs a file and a folder
+  struct {
+    Mutex mutex;
+    std::string text ABSL_GUARDED_BY(mutex);
+    int writes ABSL_GUARDED_BY(mutex) = 0;  // each syncs a file and a folder
+  } file;
+  const auto writes = [&] {
+    const MutexLock lock(file.mutex);
+    return file.writes;
+  };
   absl::Notification begun, go_on;
   RankHolders holders(f.dir.path(), [&](const std::string&, const std::string& text) {
     if (!begun.HasBeenNotified()) {
       begun.Notify();
       go_on.WaitForNotificationWithTimeout(testing::kPatience);
     }
-    const std::lock_guard lock(file_mutex);
-    ++writes;
-    file = text;
+    const MutexLock lock(file.mutex);
+    ++file.writes;
+    file.text = text;
     return absl::OkStatus();
   });
   std::atomic<int> answered_from_the_file = 0;
   const auto join = [&](int rank) {
     if (!registry.Register(f.Hello({WorkerRole::kTrainer, rank}, 41 + rank, "")).ok()) return;
     holders.Write(registry);
-    const std::lock_guard lock(file_mutex);
-    answered_from_the_file += testing::Has(file, "\"rank\": " + std::to_string(rank)) ? 1 : 0;
+    const MutexLock lock(file.mutex);
+    answered_from_the_file += testing::Has(file.text, "\"rank\": " + std::to_string(rank)) ? 1 : 0;
   };
   std::vector<std::thread> threads;
   threads.emplace_back(join, 0);
@@ -258,12 +264,12 @@ TEST_CASE("Workers that register while the file is written share the next write 
   go_on.Notify();
   for (std::thread& thread : threads) thread.join();
   REQUIRE(answered_from_the_file == 8);
-  REQUIRE(writes == 2);
+  REQUIRE(writes() == 2);
   holders.Write(registry);
-  REQUIRE(writes == 2);  // nothing has changed
+  REQUIRE(writes() == 2);  // nothing has changed
   REQUIRE(registry.Register(f.Hello({WorkerRole::kRollout, 0}, 60, "")).ok());
   holders.Write(registry);
-  REQUIRE(writes == 3);
+  REQUIRE(writes() == 3);
 }
 
 TEST_CASE("The file of rank holders is its user's alone, and passed over where it is none",

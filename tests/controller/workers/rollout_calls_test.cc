@@ -1,11 +1,10 @@
 #include "controller/workers/rollout_calls.h"
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 
 #include <catch2/catch.hpp>
 
+#include "common/base/mutex.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {
@@ -16,19 +15,22 @@ class Meeting {
  public:
   explicit Meeting(int members) : members_(members) {}
   absl::Status Attend() {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(came_mutex_);
     const int round = came_++ / members_;
-    changed_.notify_all();
-    const bool met = changed_.wait_for(lock, std::chrono::seconds(30),
-                                       [&] { return came_ >= (round + 1) * members_; });
-    return met ? absl::OkStatus() : absl::InternalError("the others were not asked meanwhile");
+    changed_.NotifyAll();
+    const int all = (round + 1) * members_;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (came_ < all && changed_.WaitUntil(came_mutex_, deadline)) {
+    }
+    return came_ >= all ? absl::OkStatus()
+                        : absl::InternalError("the others were not asked meanwhile");
   }
 
  private:
   const int members_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int came_ = 0;
+  Mutex came_mutex_;
+  ConditionVariable changed_;
+  int came_ ABSL_GUARDED_BY(came_mutex_) = 0;
 };
 
 class MeetingRollout : public testing::FakeRolloutClient {

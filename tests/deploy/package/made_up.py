@@ -50,13 +50,16 @@ def _made_before():
     return made
 
 
-def make_build(folder, leak="", cuda="CUDA 80-real 90-real 100", fresh=False):
+HARDENED = ("-fPIE", "-pie", "-Wl,-z,relro,-z,now,-z,noexecstack")
+
+
+def make_build(folder, leak="", cuda="CUDA 80-real 90-real 100", fresh=False, link=HARDENED):
     """folder/build as a build leaves it, with a LibTorch in folder/site; returns folder/build.
 
     leak: a text that stands in every program. cuda: the end of --version's line. fresh: compiled there,
-    not copied.
+    not copied. link: how programs are linked.
     """
-    if not leak and not fresh and cuda != "CUDA off":
+    if not leak and not fresh and cuda != "CUDA off" and link == HARDENED:
         shutil.copytree(_made_before(), folder, dirs_exist_ok=True)
         name_torch(folder)
         return folder / "build"
@@ -67,12 +70,15 @@ def make_build(folder, leak="", cuda="CUDA 80-real 90-real 100", fresh=False):
     (site / "nvidia/cu13/lib").mkdir(parents=True)
     (site / "torch-9.9.dist-info").mkdir()
     (site / "torch-9.9.dist-info/LICENSE").write_text("as you like\n")
+    (site / "torch-9.9.dist-info/METADATA").write_text("Name: torch\nVersion: 9.9\nLicense: BSD-3-Clause\n\nA library.\n")
+    (site / "torch-9.9.dist-info/RECORD").write_text("torch/lib/libfake_torch.so,sha256=x,1\n")
     programs = build / "package/bin"
     for name in collect.PROGRAMS:
         with_torch = [] if name == "tandemctl" else ["-DTORCH", f"-L{torch.parent}", "-lfake_torch"]
         compile_c(programs / name, SOURCE, f'-DFOLDER="{leak}"', f'-DCUDA="{cuda}"',
                   f"-Wl,--disable-new-dtags,-rpath,{RUN_PATH}", "-Wl,--strip-all,--build-id=none",
-                  *with_torch)
+                  *link, *with_torch)
+    (build / "CMakeCache.txt").write_text("TANDEM_HARDENED:BOOL=ON\n")
     name_torch(folder)
     return build
 

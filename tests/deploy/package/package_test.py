@@ -3,6 +3,7 @@ import base64
 import csv
 import hashlib
 import io
+import json
 import os
 import pathlib
 import re
@@ -11,15 +12,17 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from made_up import ROOT, RUN_PATH, make_build  # noqa: E402
+from made_up import ROOT, RUN_PATH, compile_c, make_build  # noqa: E402
 
 import archive  # noqa: E402
 import collect  # noqa: E402
 import elf  # noqa: E402
 import make_wheel  # noqa: E402
+import sbom  # noqa: E402
 
 
 class InFolder(unittest.TestCase):
@@ -34,7 +37,7 @@ class InFolder(unittest.TestCase):
         """The folder of a package, and what is told of it."""
         build = build or make_build(self.folder / f"{name}-made")
         out = self.folder / name
-        return out, collect.collect(out, ROOT, build, with_torch)
+        return out, collect.collect(out, ROOT, build, with_torch, 1_700_000_000)
 
 
 class Package(InFolder):
@@ -59,7 +62,7 @@ class Package(InFolder):
 
     def test_configs_documents_notices_and_the_quickstart_are_there(self):
         out, _ = self.collected()
-        for name in ("configs/quickstart.yaml", "docs/reference/errors.md", "README.md", "CHANGELOG.md", "shell/basics.sh",
+        for name in ("configs/quickstart.yaml", "docs/reference/errors.md", "README.md", "CHANGELOG.md", "shell/basics.sh", "systemd/tandem@.service",
                      "licenses/torch-9.9-LICENSE"):
             self.assertTrue((out / name).is_file(), name)
         self.assertEqual(archive.mode_of(out / "quickstart"), 0o755)
@@ -96,6 +99,134 @@ class Package(InFolder):
             self.assertIn("nothing is packed", done.stderr)
             self.assertIn(f"tandemctl has {ROOT} in it", done.stderr)
             self.assertEqual(list(out.iterdir()), [])
+
+
+class Defences(InFolder):
+    """What makes a fault in a program hard to use: packed programs have it, and others are not packed."""
+
+    # What a link without one of them gives, and what is said then.
+    SOFT = {"position-independent": ("-no-pie", "-Wl,-z,relro,-z,now"),
+            "-z relro": ("-pie", "-Wl,-z,norelro,-z,now"),
+            "-z now": ("-pie", "-Wl,-z,relro,-z,lazy"),
+            "-z noexecstack": ("-pie", "-Wl,-z,relro,-z,now,-z,execstack")}
+
+    def test_packed_programs_have_them(self):
+        out, about = self.collected()
+        self.assertEqual(about["soft"], [])
+        for name in collect.PROGRAMS:
+            self.assertEqual(elf.missing_defences(out / "bin" / name), [], name)
+        self.assertIn("\nhardened: position-independent, ", (out / "BUILD.txt").read_text())
+
+    def test_a_link_without_one_of_them_is_told(self):
+        for number, (what, link) in enumerate(self.SOFT.items()):
+            program = self.folder / f"program{number}"
+            compile_c(program, "int main(void) { return 0; }", "-fPIE", *link)
+            missing, = elf.missing_defences(program)
+            self.assertIn(what, missing)
+
+    def packing(self, build):
+        done = subprocess.run([sys.executable, ROOT / "deploy/package/make.py", "--build", build, "--out",
+                               self.folder / "dist", "--epoch", "1"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertEqual(list((self.folder / "dist").iterdir()), [])
+        return done.stderr
+
+    def test_programs_without_them_are_not_packed(self):
+        told = self.packing(make_build(self.folder / "lazy", link=("-fPIE", "-pie", "-Wl,-z,lazy")))
+        self.assertIn("lack defences of a release, so nothing is packed", told)
+        self.assertIn("tandem-trainer has not been linked as all symbols bound at the start (-z now)", told)
+        build = make_build(self.folder / "made")
+        (build / "CMakeCache.txt").write_text("TANDEM_HARDENED:BOOL=OFF\n")
+        self.assertIn("was configured without -DTANDEM_HARDENED=ON", self.packing(build))
+
+
+class BillOfMaterials(InFolder):
+    """tandem.spdx.json."""
+
+    LICENCES = re.compile(r"NOASSERTION|[A-Za-z0-9.+-]+(?: WITH [A-Za-z0-9.-]+)?(?: (?:AND|OR) [A-Za-z0-9.+-]+(?: WITH [A-Za-z0-9.-]+)?)*")
+
+    def document(self, **how):
+        out, about = self.collected(**how)
+        return out, about, json.loads((out / sbom.NAME).read_text())
+
+    def test_it_has_what_spdx_2_3_requires(self):
+        _, about, document = self.document()
+        self.assertEqual((document["spdxVersion"], document["dataLicense"], document["SPDXID"]),
+                         ("SPDX-2.3", "CC0-1.0", "SPDXRef-DOCUMENT"))
+        self.assertEqual(document["creationInfo"], {"created": "2023-11-14T22:13:20Z", "creators": [sbom.CREATOR]})
+        self.assertTrue(document["documentNamespace"].startswith("https://"))
+        self.assertIn(about["sources"], document["documentNamespace"])
+        for one in document["packages"]:
+            for key in ("name", "versionInfo", "downloadLocation", "licenseConcluded", "licenseDeclared", "copyrightText"):
+                self.assertTrue(one[key], (one, key))
+            self.assertIs(one["filesAnalyzed"], False)
+            self.assertRegex(one["externalRefs"][0]["referenceLocator"], r"^pkg:(deb/debian|pypi|generic)/[\w.+-]+@[\w.%~+-]+$")
+        ids = [one["SPDXID"] for one in (document, *document["packages"], *document["files"])]
+        self.assertEqual(len(ids), len(set(ids)))
+        for one in ids:
+            self.assertRegex(one, r"^SPDXRef-[A-Za-z0-9.-]+$")
+        for one in document["relationships"]:
+            self.assertIn(one["spdxElementId"], ids)
+            self.assertIn(one["relatedSpdxElement"], ids)
+
+    def test_licences_are_expressions_and_names_of_their_own_are_explained(self):
+        _, _, document = self.document()
+        explained = {one["licenseId"] for one in document["hasExtractedLicensingInfos"]}
+        used = set()
+        for one in document["packages"]:
+            plain = re.sub(r"[()]", "", one["licenseDeclared"])
+            self.assertRegex(plain, rf"^(?:{self.LICENCES.pattern})$", one["name"])
+            used |= set(re.findall(r"LicenseRef-[\w.-]+", plain))
+        self.assertEqual(used, explained)
+
+    def test_it_names_what_is_linked_in_and_what_the_wheels_bring(self):
+        _, _, document = self.document()
+        by_name = {one["name"]: one for one in document["packages"]}
+        self.assertEqual(set(by_name), {"tandem", "torch", *collect.LINKED_IN})
+        self.assertEqual((by_name["torch"]["versionInfo"], by_name["torch"]["licenseDeclared"]), ("9.9", "BSD-3-Clause"))
+        self.assertEqual(by_name["libabsl-dev"]["versionInfo"], collect.version_of("libabsl-dev"))
+        self.assertEqual(by_name["libabsl-dev"]["licenseDeclared"], "Apache-2.0")
+        static = {one["relatedSpdxElement"] for one in document["relationships"] if one["relationshipType"] == "STATIC_LINK"}
+        self.assertEqual(static, {by_name[name]["SPDXID"] for name in collect.LINKED_IN})
+        self.assertIn({"spdxElementId": "SPDXRef-File-lib-libfake-torch.so", "relationshipType": "GENERATED_FROM",
+                       "relatedSpdxElement": by_name["torch"]["SPDXID"]}, document["relationships"])
+
+    def test_files_are_those_of_the_package_with_their_digests(self):
+        out, _, document = self.document()
+        self.assertEqual([one["fileName"] for one in document["files"]],
+                         sorted([*(f"./bin/{name}" for name in collect.PROGRAMS), "./lib/libfake_torch.so"]))
+        for one in document["files"]:
+            sums = {entry["algorithm"]: entry["checksumValue"] for entry in one["checksums"]}
+            data = (out / one["fileName"]).read_bytes()
+            self.assertEqual(sums, {"SHA1": hashlib.sha1(data).hexdigest(), "SHA256": hashlib.sha256(data).hexdigest()})
+
+    def test_a_wheel_has_it_where_pip_keeps_such_files_and_names_the_wheels_beside_it(self):
+        out, about, document = self.document(with_torch=False)
+        self.assertNotIn("./lib/libfake_torch.so", [one["fileName"] for one in document["files"]])
+        self.assertIn("torch", [one["name"] for one in document["packages"]])
+        path = make_wheel.write_wheel(out, self.folder, about["version"], about["glibc"], 1_700_000_000)
+        with zipfile.ZipFile(path) as files:
+            self.assertEqual(json.loads(files.read(f"tandem-0.1.0.dist-info/sboms/{sbom.NAME}")), document)
+            self.assertNotIn(f"tandem/{sbom.NAME}", files.namelist())
+
+    def test_an_archive_that_is_linked_in_and_not_listed_is_an_error(self):
+        build = make_build(self.folder / "made")
+        archive_of = {"libabsl_time.a": "libabsl-dev", "libz.a": "zlib1g-dev"}
+        line = "build package/bin/tandemctl: LINK a.o\n  LINK_LIBRARIES = -ldl  {}  -lrt\n"
+        with unittest.mock.patch.object(collect, "package_of", lambda path: archive_of[path.name]):
+            (build / "build.ninja").write_text(line.format("/usr/lib/libabsl_time.a"))
+            self.assertEqual(collect.packages_linked_in(build), collect.LINKED_IN)
+            (build / "build.ninja").write_text(line.format("/usr/lib/libz.a"))
+            with self.assertRaisesRegex(SystemExit, "libz.a of the package zlib1g-dev is linked in and not in the list"):
+                collect.packages_linked_in(build)
+
+    def test_names_of_licences_become_those_of_spdx(self):
+        for text, expected in (("Expat", "MIT"), ("GPL-2+ or Expat", "(GPL-2.0-or-later OR MIT)"),
+                               ("Apache-2.0 and BSD-3-clause", "Apache-2.0 AND BSD-3-Clause"),
+                               ("Apache-2.0 with LLVM exception", "Apache-2.0 WITH LLVM-exception"),
+                               ("U-of-I~BSD", "LicenseRef-U-of-I-BSD"),
+                               ("LicenseRef-NVIDIA-Proprietary", "LicenseRef-NVIDIA-Proprietary")):
+            self.assertEqual(sbom.expression(text), expected)
 
 
 class Bytes(InFolder):

@@ -68,7 +68,7 @@ class PackageScript(unittest.TestCase):
             "-DTANDEM_CUDA=ON", "-DCMAKE_CUDA_ARCHITECTURES=all", "-DCMAKE_BUILD_TYPE=Release",
             "-DCMAKE_UNITY_BUILD=ON", "-DTANDEM_UNITY_BATCH=10", "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=OFF",
             "-DCMAKE_C_FLAGS=", "-DCMAKE_CXX_FLAGS=", "-DCMAKE_CUDA_FLAGS=", "-DCMAKE_EXE_LINKER_FLAGS=",
-            "-DTANDEM_SANITIZE=", "-DTANDEM_GRPC_STATIC=ON"})
+            "-DTANDEM_SANITIZE=", "-DTANDEM_GRPC_STATIC=ON", "-DTANDEM_HARDENED=ON"})
         for machine in ({"MEMORY_IS": str(4 * GIB)}, {"GPU_IS": "8.6"}, {"CXXFLAGS": "-O3"}):
             shutil.rmtree(folder)
             self.assertEqual(self.configured(**machine)[0], options, machine)

@@ -237,6 +237,43 @@ class ShapeTest(unittest.TestCase):
             self.assertRegex((ROOT / path).read_text(), rf"\b(class|struct) {wide}\b")
 
 
+class LocksTest(unittest.TestCase):
+    """The part of check_shape.py that is about locks (lock_rules.py)."""
+
+    def found(self, text, path="tests/fakes/a.h"):
+        code, output = run("check_shape.py", {"common/b.h": "\n", path: text})
+        lines = [line for line in output.splitlines() if line.startswith(path)]
+        self.assertEqual(code, 1 if lines else 0, output)
+        return lines
+
+    def test_a_mutex_that_nothing_is_guarded_by_is_refused(self):
+        line, = self.found("class A {\n  mutable Mutex rows_mutex_;\n  int rows_ = 0;  // guarded by rows_mutex_\n};\n")
+        self.assertIn("nothing is ABSL_GUARDED_BY(rows_mutex_)", line)
+        line, = self.found("void F() {\n  static Mutex mutex;\n}\n", "controller/a.cc")
+        self.assertIn("of local variables, make the members of a struct", line)
+        self.assertEqual(self.found("Mutex a_;\nint b_ ABSL_GUARDED_BY(b_);\n")[0].count("a_"), 1)
+
+    def test_annotated_locks_pass(self):
+        for text in ("Mutex m_;\nint n_ ABSL_GUARDED_BY(m_) = 0;\n", "Mutex m_;\nint* n_ ABSL_PT_GUARDED_BY(m_);\n",
+                     "mutable Mutex m_ ABSL_ACQUIRED_BEFORE(o_);\nint n_ ABSL_GUARDED_BY(m_);\n",
+                     "Mutex m;\nint& N() ABSL_EXCLUSIVE_LOCKS_REQUIRED(m);\n", "void F(Mutex& m);\n  const MutexLock lock(m);\n"):
+            self.assertEqual(self.found(text), [], text)
+
+    def test_mutexes_that_clang_does_not_check_are_refused(self):
+        for name in ("std::mutex", "std::shared_mutex", "std::recursive_mutex", "std::condition_variable", "absl::Mutex"):
+            line, = self.found(f"{name} a_;\n")
+            self.assertIn(f"{name} has no annotations", line)
+        self.assertEqual(self.found("// Not a std::mutex, by which\nint a;\n"), [])
+
+    def test_what_stands_for_an_exception_exists(self):
+        rules = script("lock_rules")
+        for path in rules.FOREIGN:
+            self.assertRegex((ROOT / path).read_text(), rules.FOREIGN_TYPE)
+        for name in rules.WITHOUT_VARIABLE:
+            path, mutex = name.split(": ")
+            self.assertIn(mutex, rules.MUTEX.findall((ROOT / path).read_text()))
+
+
 class FiguresTest(unittest.TestCase):
     CLASS = """class Big : public Base {
  public:

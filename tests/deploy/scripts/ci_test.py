@@ -128,6 +128,78 @@ class TidyTest(unittest.TestCase):
         self.assertIn(f"{50 - due} not looked at: another turn by design", notes)
 
 
+UNLOCKED = """#include "common/base/mutex.h"
+class Rows {
+ public:
+  int rows() { TAKE return rows_; }
+  void Both() { const tandem::MutexLock first(FIRST_mutex_), second(SECOND_mutex_); }
+
+ private:
+  tandem::Mutex file_mutex_ ABSL_ACQUIRED_BEFORE(rows_mutex_);
+  tandem::Mutex rows_mutex_;
+  int rows_ ABSL_GUARDED_BY(rows_mutex_) = 0;
+};
+"""
+
+
+@unittest.skipUnless(shutil.which("clang-tidy") and shutil.which("clang++"),
+                     "there is no clang here: deploy/setup.sh --dev installs it")
+class LocksTest(unittest.TestCase):
+    """What clang itself finds, with the options of the tree, in faults that are planted for it."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.root = pathlib.Path(self.folder.name)
+        for name in ("deploy/scripts/run_tidy.py", "deploy/scripts/ci_turns.py", ".clang-tidy", "common/base/mutex.h"):
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.root / name)
+
+    def lint(self, files, sources):
+        """(exit code, output) of lint on these files, of which the sources are compiled."""
+        for name, text in files.items():
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / name).write_text(text)
+        (self.root / "build").mkdir(exist_ok=True)
+        (self.root / "build/compile_commands.json").write_text(json.dumps(
+            [{"directory": str(self.root / "build"), "file": str(self.root / name),
+              "command": f"c++ -std=c++20 -I{self.root} -c {self.root / name}"} for name in sources]))
+        done = subprocess.run([sys.executable, str(self.root / "deploy/scripts/run_tidy.py"), "--build",
+                               str(self.root / "build"), "--whole"],
+                              env=dict(os.environ, TANDEM_CI_NOTES=""), capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    @staticmethod
+    def rows(take="const tandem::MutexLock lock(rows_mutex_);", first="file", second="rows"):
+        return UNLOCKED.replace("TAKE", take).replace("FIRST", first).replace("SECOND", second)
+
+    def test_what_keeps_its_locks_is_clean(self):
+        code, text = self.lint({"controller/a.cc": self.rows(), "tests/b_test.cc": self.rows()},
+                               ["controller/a.cc", "tests/b_test.cc"])
+        self.assertEqual(code, 0, text)
+        self.assertIn("2 clean", text)
+
+    def test_an_access_without_the_lock_is_refused_in_the_programs_and_in_tests(self):
+        for name in ("controller/a.cc", "tests/b_test.cc"):
+            code, text = self.lint({name: self.rows(take="")}, [name])
+            self.assertEqual(code, 1, text)
+            self.assertIn("reading variable 'rows_' requires holding mutex 'rows_mutex_'", text)
+
+    def test_an_access_in_a_header_of_tests_is_refused_by_a_source_that_includes_it(self):
+        sources = ["tests/c_test.cc", "tests/d_test.cc"]
+        files = {"tests/fakes/rows.h": "#pragma once\n" + self.rows(take=""),
+                 **{name: '#include "tests/fakes/rows.h"\n' for name in sources}}
+        code, text = self.lint(files, sources)
+        self.assertEqual(code, 1, text)
+        self.assertIn("rows.h:5:", text)
+        self.assertIn("clang-tidy: 1 files, 0 clean", text)
+
+    def test_locks_that_are_taken_in_the_wrong_order_are_refused(self):
+        code, text = self.lint({"controller/a.cc": self.rows(first="rows", second="file")}, ["controller/a.cc"])
+        self.assertEqual(code, 1, text)
+        self.assertIn("mutex 'file_mutex_' must be acquired before 'rows_mutex_'", text)
+
+
 def words_of(pid):
     """The command line of a process, empty where it has ended."""
     try:

@@ -1,5 +1,6 @@
 """mutations.py --check names every mutation whose text is not in its file exactly once; what is drawn of a room's
 changes depends on the seed alone, and each is made in the copy and put back. A run that is stopped ends its tests."""
+import io
 import os
 import pathlib
 import select
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "deploy" / "scripts" / "mutations.py"
@@ -24,7 +26,7 @@ import pathlib, sys
 import mutations
 made = pathlib.Path(sys.argv.pop(1))
 class MadeCopy(mutations.Copy):
-    def __init__(self, work, build):
+    def __init__(self, work, build, alone):
         self.root, self.build, self.programs = made / "copy", made / "copy/build", {"loops": "loops"}
     def builds(self, program):
         return True
@@ -82,6 +84,12 @@ class MutationsTest(unittest.TestCase):
                 self.assertIn(file, sources)
                 self.assertNotEqual(text, (ROOT / file).read_text(), name)
 
+    @unittest.skipUnless(os.environ.get("TANDEM_TEST_BUILD"), "TANDEM_TEST_BUILD names no build, whose tests would be read")
+    def test_every_test_that_is_to_notice_a_change_is_one_of_the_build(self):
+        programs = mutations.programs_of_tests(pathlib.Path(os.environ["TANDEM_TEST_BUILD"]))
+        named = {test for _, tests in mutations.ROOMS.values() for test in tests} | {row[4] for row in mutations.MUTATIONS}
+        self.assertEqual(named - programs.keys(), set())
+
     def verdict(self, builds, fails):
         """Of a change to vanilla.cc, and what the copy's file was while the tests ran."""
         file, seen = "trainer_worker/losses/policy/vanilla.cc", []
@@ -97,6 +105,55 @@ class MutationsTest(unittest.TestCase):
         self.assertEqual(self.verdict(True, ["b_test"]), ("killed", "b_test"))
         self.assertEqual(self.verdict(True, []), ("SURVIVED", ""))
         self.assertEqual(self.verdict(False, ["a_test"]), ("not compiled", ""))
+
+
+    def test_the_build_of_the_copy_lies_where_a_clones_does_and_stays_when_the_copy_is_made_again(self):
+        tree, work = self.root / "tree", self.root / "work"
+        tree.mkdir()
+        (tree / "a.cc").write_text("plain")
+        subprocess.run(["git", "init", "-q", tree], check=True)
+        with unittest.mock.patch.object(mutations, "ROOT", tree), \
+                unittest.mock.patch.object(mutations.Copy, "_configure"):
+            copy = mutations.Copy(work, self.root / "build", set())
+            self.assertEqual(copy.build, copy.root / "build")  # other paths would be strange to ccache
+            copy.build.mkdir()
+            (copy.build / "a.o").touch()
+            (copy.root / "of_an_earlier_run.cc").touch()
+            mutations.Copy(work, self.root / "build", set())
+        self.assertEqual(sorted(str(path.relative_to(copy.root)) for path in copy.root.rglob("*")),
+                         ["a.cc", "build", "build/a.o"])
+
+    def test_too_few_that_are_killed_fail(self):
+        def told(killed, survived, floor):
+            return mutations.too_few("made", {"killed": killed, "SURVIVED": survived, "not compiled": 9}, floor)
+        self.assertEqual(told(5, 0, 1), "")
+        self.assertIn("made: 4 of 5 mutations were killed, and at least 100% are to be", told(4, 1, 1))
+        self.assertEqual(told(3, 3, 0.5), "")
+        self.assertIn("2 of 5 mutations were killed, and at least 50%", told(2, 3, 0.5))
+        self.assertIn("2 mutations were tried, and fewer than 3 tell nothing", told(2, 0, 0.5))
+        self.assertEqual(told(1, 0, 1), "")  # one that was asked for by its name
+
+    def test_none_is_begun_after_the_deadline_and_survivors_are_told(self):
+        verdicts = iter([("SURVIVED", ""), ("killed", "a_test")])
+        copy = types.SimpleNamespace(verdict=lambda *_: next(verdicts))
+        rows = [(f"change {number}", "a.cc", "text", ["a_test"]) for number in range(3)]
+        with tempfile.NamedTemporaryFile() as notes, unittest.mock.patch("sys.stdout", io.StringIO()), \
+                unittest.mock.patch.dict(os.environ, TANDEM_CI_NOTES=notes.name), \
+                unittest.mock.patch("time.monotonic", side_effect=[1, 2, 3, 4, 10]):
+            counts = mutations.look_at(copy, rows, deadline=5)
+            told = pathlib.Path(notes.name).read_text()
+        self.assertEqual(counts, {"killed": 1, "SURVIVED": 1, "not compiled": 0})
+        self.assertEqual(told, "mutations: no test fails with this change: change 0\n")
+
+    def test_over_the_turns_every_room_is_drawn_and_a_turn_draws_equally(self):
+        rooms = set()
+        for turn in range(len(mutations.ROOMS)):
+            with unittest.mock.patch.dict(os.environ, TANDEM_CI_TURN=str(turn), TANDEM_CI_NOTES=""), \
+                    unittest.mock.patch("sys.stdout", io.StringIO()):
+                drawn = mutations.drawn_by_commit()
+                self.assertEqual(drawn, mutations.drawn_by_commit())
+            rooms.add(drawn[0])
+        self.assertEqual(rooms, set(mutations.ROOMS))
 
 
 class StoppedRunTest(unittest.TestCase):

@@ -102,6 +102,24 @@ class DealTest(unittest.TestCase):
         for after in (fewer, places(programs, 1.2)):
             self.assertLessEqual(sum(before[name] != place for name, place in after.items()), 4)
 
+    def test_a_program_with_many_long_tests_is_dealt_in_shares_of_them(self):
+        whole = program("thread", "tests/test_golden", SHARED, tests=40)
+        self.assertEqual(sanitize_plan.shares_of(self.PROGRAMS[3]), [self.PROGRAMS[3]])
+        shares = sanitize_plan.shares_of(whole)
+        self.assertEqual(len(shares), sanitize_plan.SHARES[whole.name])
+        self.assertEqual(sorted(sum((one.tests for one in shares), ())), sorted(whole.tests))
+        fewer = {one.share: one.tests for one in sanitize_plan.shares_of(whole._replace(tests=whole.tests[:-1]))}
+        for one in shares:  # a test stays in its share while others come and go
+            self.assertLessEqual(set(fewer[one.share]), set(one.tests))
+        estimate = sanitize_plan.Estimate(shares, COSTS)
+        longest = max(estimate.seconds([one]) for one in shares)
+        turns = sanitize_plan.deal(shares, estimate, longest)
+        self.assertGreater(len(turns), 1)
+        self.assertEqual(sorted(test for turn in turns for one in turn for test in one.tests), sorted(whole.tests))
+        with tempfile.TemporaryDirectory() as folder:
+            sanitize_plan.write(pathlib.Path(folder), ["thread"], shares[:2])
+            self.assertEqual((pathlib.Path(folder) / "thread.targets").read_text(), "tests/test_golden\n")
+
     def test_costs_without_a_row_are_counted(self):
         estimate = sanitize_plan.Estimate(self.PROGRAMS, sanitize_plan.Costs({"s": 1.0}, {"p00": 1.0}))
         self.assertEqual((estimate.sizes, estimate.without_row), ((9, 8), (8, 7)))

@@ -1,12 +1,12 @@
 #include <chrono>
 #include <csignal>
-#include <mutex>
 
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/device/cuda/cuda_device.h"
 #include "common/net/grpc_status.h"
@@ -28,62 +28,64 @@ using Clock = std::chrono::steady_clock;
 class Service final : public v1::RolloutService::Service {
  public:
   Service(CudaDevice* device, RolloutStates* states, WeightUpdates* updates)
-      : device_(device), states_(states), updates_(updates) {}
+      : parts_{device, states, updates} {}
 
   grpc::Status BeginUpdate(grpc::ServerContext*,
                            const v1::BeginUpdateRequest* request,
                            v1::BeginUpdateResponse* response) override {
-    return Do([&]() -> absl::Status {
+    return Do([&](Parts& parts) -> absl::Status {
       TANDEM_ASSIGN_OR_RETURN(Manifest manifest, FromProto(request->manifest()));
-      response->set_pair_socket(updates_->pair_socket());
+      response->set_pair_socket(parts.updates->pair_socket());
       // No request is running, so that closing admission is the whole pause.
-      states_->CloseAdmission();
-      copying_ = false;
-      return updates_->Begin({{request->version(), request->generation()},
-                              {request->slot_bytes(), request->slots(), request->direct()},
-                              std::move(manifest),
-                              request->scramble()});
+      parts.states->CloseAdmission();
+      parts.copying = false;
+      return parts.updates->Begin({{request->version(), request->generation()},
+                                   {request->slot_bytes(), request->slots(), request->direct()},
+                                   std::move(manifest),
+                                   request->scramble()});
     });
   }
   grpc::Status ApplyBucket(grpc::ServerContext*,
                            const v1::ApplyBucketRequest* request,
                            v1::ApplyBucketResponse*) override {
     const Clock::time_point called = Clock::now();
-    return Do([&]() -> absl::Status {
-      if (!copying_ && !request->entries().empty()) {
-        copying_ = true;
-        first_bucket_ = called;
+    return Do([&](Parts& parts) -> absl::Status {
+      if (!parts.copying && !request->entries().empty()) {
+        parts.copying = true;
+        parts.first_bucket = called;
       }
-      return updates_->Apply({request->version(), request->generation()}, request->slot(),
-                             FromProto(request->entries()));
+      return parts.updates->Apply({request->version(), request->generation()}, request->slot(),
+                                  FromProto(request->entries()));
     });
   }
   grpc::Status CommitUpdate(grpc::ServerContext*,
                             const v1::CommitUpdateRequest* request,
                             v1::CommitUpdateResponse*) override {
-    return Do([&]() -> absl::Status {
-      TANDEM_RETURN_IF_ERROR(device_->Synchronize());
-      copy_seconds_ = std::chrono::duration<double>(Clock::now() - first_bucket_).count();
+    return Do([&](Parts& parts) -> absl::Status {
+      TANDEM_RETURN_IF_ERROR(parts.device->Synchronize());
+      parts.copy_seconds = std::chrono::duration<double>(Clock::now() - parts.first_bucket).count();
       TANDEM_ASSIGN_OR_RETURN(const auto digests, FromProto(request->digests()));
-      return updates_->Commit({request->version(), request->generation()}, digests);
+      return parts.updates->Commit({request->version(), request->generation()}, digests);
     });
   }
   grpc::Status AbortUpdate(grpc::ServerContext*,
                            const v1::AbortUpdateRequest* request,
                            v1::AbortUpdateResponse* response) override {
-    return Do([&] {
-      updates_->Abort({request->version(), request->generation()});
-      response->set_version(updates_->version());
+    return Do([&](Parts& parts) {
+      parts.updates->Abort({request->version(), request->generation()});
+      response->set_version(parts.updates->version());
       return absl::OkStatus();
     });
   }
   grpc::Status GetDigests(grpc::ServerContext*,
                           const v1::GetDigestsRequest*,
                           v1::GetDigestsResponse* response) override {
-    return Do([&]() -> absl::Status {
-      TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> digests, updates_->transaction().Digests());
-      response->set_version(updates_->version());
-      ToProto(ManifestOf(updates_->transaction().storage().layout()), response->mutable_manifest());
+    return Do([&](Parts& parts) -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
+                              parts.updates->transaction().Digests());
+      response->set_version(parts.updates->version());
+      ToProto(ManifestOf(parts.updates->transaction().storage().layout()),
+              response->mutable_manifest());
       ToProto(digests, response->mutable_digests());
       return absl::OkStatus();
     });
@@ -91,31 +93,34 @@ class Service final : public v1::RolloutService::Service {
   grpc::Status GetStatus(grpc::ServerContext*,
                          const v1::RolloutStatusRequest*,
                          v1::RolloutStatusResponse* response) override {
-    return Do([&] {
-      const bool serves = states_->state() == RolloutState::kServing;
+    return Do([&](Parts& parts) {
+      const bool serves = parts.states->state() == RolloutState::kServing;
       response->set_state(serves ? v1::SERVING : v1::EMPTY);
-      response->set_version(updates_->version());
-      response->set_last_action(fmt::format("{}", copy_seconds_));
+      response->set_version(parts.updates->version());
+      response->set_last_action(fmt::format("{}", parts.copy_seconds));
       return absl::OkStatus();
     });
   }
 
  private:
+  struct Parts {
+    CudaDevice* const device;
+    RolloutStates* const states;
+    WeightUpdates* const updates;
+    bool copying = false;  // since the open update's first bucket
+    Clock::time_point first_bucket = {};
+    double copy_seconds = 0;
+  };
   // Calls come on any thread, one of them at a time uses the device.
   template <typename Body>
   grpc::Status Do(Body&& body) {
-    std::lock_guard lock(mutex_);
-    const absl::Status used = device_->UseOnThisThread();
-    return ToGrpcStatus(used.ok() ? body() : used);
+    const MutexLock lock(parts_mutex_);
+    const absl::Status used = parts_.device->UseOnThisThread();
+    return ToGrpcStatus(used.ok() ? body(parts_) : used);
   }
 
-  std::mutex mutex_;
-  CudaDevice* const device_;
-  RolloutStates* const states_;
-  WeightUpdates* const updates_;
-  bool copying_ = false;  // since the open update's first bucket
-  Clock::time_point first_bucket_;
-  double copy_seconds_ = 0;
+  Mutex parts_mutex_;
+  Parts parts_ ABSL_GUARDED_BY(parts_mutex_);
 };
 
 }  // namespace

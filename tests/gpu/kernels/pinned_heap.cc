@@ -7,11 +7,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <new>
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>
+
+#include "common/base/mutex.h"
 
 namespace {
 
@@ -29,15 +30,15 @@ struct Block {
 static_assert(sizeof(Block) <= kHeader);
 
 struct PinnedHeap {
-  std::mutex mutex;
-  std::byte* begin = nullptr;
-  size_t used = 0;
-  std::array<Block*, kClasses> free{};
+  tandem::Mutex blocks_mutex;
+  std::byte* begin = nullptr;  // set before other threads run
+  size_t used ABSL_GUARDED_BY(blocks_mutex) = 0;
+  std::array<Block*, kClasses> free ABSL_GUARDED_BY(blocks_mutex){};
 };
 constinit PinnedHeap heap;
 
 void* Take(size_t bytes) {
-  const std::lock_guard lock(heap.mutex);
+  const tandem::MutexLock lock(heap.blocks_mutex);
   const int size_class = std::bit_width(std::max(bytes, size_t{1}) + kHeader - 1);
   const size_t whole = size_t{1} << size_class;
   Block* block = heap.free[static_cast<size_t>(size_class)];
@@ -71,7 +72,7 @@ void Release(void* pointer) {
     std::free(pointer);
     return;
   }
-  const std::lock_guard lock(heap.mutex);
+  const tandem::MutexLock lock(heap.blocks_mutex);
   auto* block = reinterpret_cast<Block*>(static_cast<std::byte*>(pointer) - kHeader);
   block->next = heap.free[static_cast<size_t>(block->size_class)];
   heap.free[static_cast<size_t>(block->size_class)] = block;

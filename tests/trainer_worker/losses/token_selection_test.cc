@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -12,6 +11,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/mutex.h"
 #include "common/base/philox.h"
 #include "common/base/status.h"
 #include "common/comm/communicator.h"
@@ -63,8 +63,10 @@ std::set<Name> Spread(Selection selection,
                       int ranks,
                       const std::function<int(size_t)>& rank_of) {
   const testing::TempDir dir;
-  std::set<Name> all;
-  std::mutex mutex;
+  struct {
+    Mutex mutex;
+    std::set<Name> names ABSL_GUARDED_BY(mutex);
+  } all;
   std::vector<absl::Status> statuses(static_cast<size_t>(ranks));
   const auto run = [&](int rank) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const auto group,
@@ -79,8 +81,8 @@ std::set<Name> Spread(Selection selection,
     }
     TANDEM_ASSIGN_OR_RETURN(const auto selected,
                             SelectTokens(selection, mine, options, {}, *group));
-    const std::lock_guard lock(mutex);
-    all.merge(Names(mine, selected));
+    const MutexLock lock(all.mutex);
+    all.names.merge(Names(mine, selected));
     return absl::OkStatus();
   };
   std::vector<std::jthread> threads;
@@ -92,7 +94,8 @@ std::set<Name> Spread(Selection selection,
     INFO(status.ToString());
     REQUIRE(status.ok());
   }
-  return all;
+  const MutexLock lock(all.mutex);
+  return all.names;
 }
 
 std::vector<double> Covariances(const std::vector<SelectionToken>& tokens) {

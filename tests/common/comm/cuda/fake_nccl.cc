@@ -16,31 +16,31 @@ constexpr int kTaken = -1;  // the peer of a send that was received
 }  // namespace
 
 void FakeNccl::Hang() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   hangs_ = true;
 }
 void FakeNccl::Break(absl::Status why) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   broken_ = std::move(why);
 }
 void FakeNccl::FailCall(const std::string& name, absl::Status why) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   failures_[name] = std::move(why);
 }
 int FakeNccl::live() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   return static_cast<int>(members_.size());
 }
 int FakeNccl::aborted() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   return aborted_;
 }
 std::vector<std::string> FakeNccl::calls() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   return calls_;
 }
 bool FakeNccl::single_channel() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   return single_channel_;
 }
 
@@ -54,7 +54,7 @@ absl::Status FakeNccl::Called(const std::string& name) {
 }
 
 absl::StatusOr<NcclId> FakeNccl::NewId() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   TANDEM_RETURN_IF_ERROR(Called("NewId"));
   NcclId id;
   std::snprintf(id.bytes.data(), id.bytes.size(), "group %d", ++ids_);
@@ -62,7 +62,7 @@ absl::StatusOr<NcclId> FakeNccl::NewId() {
 }
 
 absl::StatusOr<NcclComm> FakeNccl::Join(const NcclMember& member) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   TANDEM_RETURN_IF_ERROR(Called("Join"));
   Group& group = groups_[member.id.bytes.data()];
   group.parts.resize(static_cast<size_t>(member.world_size));
@@ -75,7 +75,7 @@ absl::StatusOr<NcclComm> FakeNccl::Join(const NcclMember& member) {
 }
 
 absl::StatusOr<bool> FakeNccl::Ready(NcclComm comm) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   TANDEM_RETURN_IF_ERROR(broken_);
   const auto found = members_.find(comm);
   if (found == members_.end()) return Internal("no such communicator");
@@ -156,7 +156,7 @@ absl::Status FakeNccl::Deliver(Group& group, int to, const NcclTransfer& receive
 
 absl::Status FakeNccl::AllGather(
     const void* mine, void* all, int64_t bytes, NcclComm comm, CudaStream stream) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   TANDEM_RETURN_IF_ERROR(Called("AllGather"));
   const Member& me = *members_.at(comm);
   Part part;
@@ -173,7 +173,7 @@ absl::Status FakeNccl::AllGather(
 
 absl::Status FakeNccl::Broadcast(
     void* data, int64_t bytes, int root, NcclComm comm, CudaStream stream) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   TANDEM_RETURN_IF_ERROR(Called("Broadcast"));
   const Member& me = *members_.at(comm);
   Part part;
@@ -186,7 +186,7 @@ absl::Status FakeNccl::Broadcast(
 }
 
 absl::Status FakeNccl::Reduce(const std::vector<NcclSum>& sums, NcclComm comm, CudaStream stream) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   TANDEM_RETURN_IF_ERROR(Called("Reduce"));
   const Member& me = *members_.at(comm);
   Part part;
@@ -205,7 +205,7 @@ absl::Status FakeNccl::Reduce(const std::vector<NcclSum>& sums, NcclComm comm, C
 absl::Status FakeNccl::Transfer(const std::vector<NcclTransfer>& transfers,
                                 NcclComm comm,
                                 CudaStream stream) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   TANDEM_RETURN_IF_ERROR(Called("Transfer"));
   Part part;
   part.transfers = transfers;
@@ -215,17 +215,17 @@ absl::Status FakeNccl::Transfer(const std::vector<NcclTransfer>& transfers,
 void FakeNccl::End(NcclComm comm) { members_.erase(comm); }
 
 absl::Status FakeNccl::Finalize(NcclComm /*comm*/) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   return Called("Finalize");
 }
 absl::Status FakeNccl::Destroy(NcclComm comm) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   calls_.emplace_back("Destroy");
   End(comm);
   return absl::OkStatus();
 }
 absl::Status FakeNccl::Abort(NcclComm comm) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(groups_mutex_);
   calls_.emplace_back("Abort");
   ++aborted_;
   End(comm);

@@ -5,10 +5,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/comm/cuda/nccl_api.h"
 
 namespace tandem::testing {
@@ -59,24 +59,24 @@ class FakeNccl final : public NcclApi {
     Group* group = nullptr;
     int rank = 0;
   };
-  absl::Status Called(const std::string& name);
-  absl::Status Give(NcclComm comm, CudaStream stream, Part part);
+  absl::Status Called(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(groups_mutex_);
+  absl::Status Give(NcclComm comm, CudaStream stream, Part part)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(groups_mutex_);
   static absl::Status Do(Group& group);
   static absl::Status Sum(const Group& group, size_t index);
   static absl::Status Deliver(Group& group, int to, const NcclTransfer& receive);
-  void End(NcclComm comm);
+  void End(NcclComm comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(groups_mutex_);
 
-  mutable std::mutex mutex_;
-  // Guarded by mutex_.
-  std::map<std::string, Group> groups_;  // by id
-  std::map<NcclComm, std::unique_ptr<Member>> members_;
-  std::map<std::string, absl::Status> failures_;
-  std::vector<std::string> calls_;
-  absl::Status broken_;
-  bool hangs_ = false;
-  bool single_channel_ = false;
-  int ids_ = 0;
-  int aborted_ = 0;
+  mutable Mutex groups_mutex_;
+  std::map<std::string, Group> groups_ ABSL_GUARDED_BY(groups_mutex_);  // by id
+  std::map<NcclComm, std::unique_ptr<Member>> members_ ABSL_GUARDED_BY(groups_mutex_);
+  std::map<std::string, absl::Status> failures_ ABSL_GUARDED_BY(groups_mutex_);
+  std::vector<std::string> calls_ ABSL_GUARDED_BY(groups_mutex_);
+  absl::Status broken_ ABSL_GUARDED_BY(groups_mutex_);
+  bool hangs_ ABSL_GUARDED_BY(groups_mutex_) = false;
+  bool single_channel_ ABSL_GUARDED_BY(groups_mutex_) = false;
+  int ids_ ABSL_GUARDED_BY(groups_mutex_) = 0;
+  int aborted_ ABSL_GUARDED_BY(groups_mutex_) = 0;
 };
 
 }  // namespace tandem::testing
