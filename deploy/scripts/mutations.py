@@ -3,6 +3,7 @@
 
     deploy/scripts/mutations.py [--only TEXT]                    # the mutations that are listed in this script
     deploy/scripts/mutations.py --room ROOM [--sample N] [--seed N]   # some of all small changes to a room
+    deploy/scripts/mutations.py --room kernels          # each barrier of the CUDA kernels left out, on the emulator
     deploy/scripts/mutations.py --check [--root DIR]    # only whether every listed text is still there
 
 Each mutation is made in a copy of the tree (--work), never in the tree itself; the smallest test program that may
@@ -10,6 +11,9 @@ notice it is built there and run, then the next one of the room. The copy is con
 ccache knows is not compiled again. Prints a line for each mutation and sums; exit code 1 where one survived: then a
 test is missing, or the change changes nothing that can be seen. Two cores take a quarter of an hour to build the
 copy without a cache, and 5 to 15 seconds for a mutation, so this is not part of .ci/run.
+
+Barriers need no copy: the emulator leaves one out that TANDEM_EMULATED_SKIP names, so the tests of --build are run,
+once they are built, and a mutation takes as long as a test.
 """
 import argparse
 import os
@@ -41,6 +45,16 @@ ROOMS = {
     "weights": (["common/weights/*.cc", "trainer_worker/weight_sync/*.cc", "rollout_worker/weights/*.cc"],
                 ["weights_test", "weight_pair_test", "update_client_test", "rollout_engine_test"]),
 }
+# Kernels: by source, the tests on the emulator that are to notice a barrier that is missing.
+KERNELS = {
+    "common/ops/cuda/attention/*.cu": ["cuda_attention_test"],
+    "common/ops/cuda/linear/*.cu": ["cuda_linear_test"],
+    "common/ops/cuda/rows/*.cu": ["cuda_row_ops_test", "cuda_ops_test"],
+    "common/ops/cuda/rows/row_shape.h": ["cuda_row_ops_test"],
+    "common/ops/cuda/*.cu": ["cuda_ops_test"],
+    "common/weights/cuda/*.cu": ["weights_cuda_test"],
+}
+BARRIER = re.compile(r"^(?!\s*//).*\b(?:__syncthreads|__syncwarp|SyncWarp)\(\);")
 # A mutant may loop for ever and fill the memory meanwhile.
 SECONDS, MEMORY_BYTES = 120, 16 << 30
 # what: file, text there once, text in its place, test program
@@ -188,15 +202,26 @@ def sampled(room, count, seed):
         yield name, file, site.mutate((ROOT / file).read_text()), ROOMS[room][1]
 
 
+def barriers(only):
+    """The same for each barrier of a kernel; its line in place of a mutated text."""
+    for pattern, tests in KERNELS.items():
+        for path in sorted(ROOT.glob(pattern)):
+            file = str(path.relative_to(ROOT))
+            for line, text in enumerate(path.read_text().splitlines(), 1):
+                name = f"{file}:{line} without {text.strip()}"
+                if BARRIER.match(text) and only in name:
+                    yield name, file, line, tests
+
+
 def sources_of(room):
     """The room's sources, from the root."""
     return sorted(str(path.relative_to(ROOT)) for pattern in ROOMS[room][0] for path in ROOT.glob(pattern))
 
 
-def succeeds(command, folder):
+def succeeds(command, folder, environment=None):
     """Runs it. What it has started ends with this script, too: a test of a mutant may loop for ever."""
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                          start_new_session=True) as process:
+                          env={**os.environ, **(environment or {})}, start_new_session=True) as process:
         try:
             return process.wait() == 0
         except BaseException:
@@ -215,7 +240,54 @@ def end_session(session):
             continue  # it has ended meanwhile
 
 
-class Copy:
+class Build:
+    """A build folder of the tree at `root`, whose tests are built and run."""
+
+    def __init__(self, root, build):
+        self.root, self.build = root, build
+        self.programs = self._programs()
+
+    def _programs(self):
+        """By the name of a test, the program that has it; ctest itself names no program that is not built yet."""
+        programs = {}
+        for file in self.build.rglob("CTestTestfile.cmake"):
+            programs.update(re.findall(r'^add_test\(\[=\[(\w+)\]=\] "[^"]*/(\w+)"', file.read_text(), re.M))
+        return programs
+
+    def builds(self, program):
+        return succeeds(["nice", "-n", "5", "ninja", "-C", self.build, program], self.root)
+
+    def fails(self, test, seconds=SECONDS, **environment):
+        """Whether the test fails, takes too long, or takes too much memory."""
+        return not succeeds(["prlimit", f"--as={MEMORY_BYTES}", "--core=0", "nice", "-n", "5", "ctest", "--test-dir",
+                             self.build, "--no-tests=error", "--timeout", str(seconds), "-R", f"^{test}$"], self.root,
+                            environment)
+
+    def require_green(self, tests):
+        """What fails without a mutation tells nothing about one."""
+        for test in tests:
+            if not self.builds(self.programs[test]):
+                sys.exit(f"{self.programs[test]} is not built: ninja -C {self.build} {self.programs[test]}")
+            if self.fails(test):
+                sys.exit(f"{test} fails without any mutation: ctest --test-dir {self.build} -R '^{test}$' -V")
+
+
+class LeftOut(Build):
+    """The tree's own build, whose emulator leaves out a barrier of a kernel. It says so itself where the rest of a
+    block waits for ever, so that a test has as long as it needs."""
+
+    def fails(self, test, seconds=1800, **environment):
+        return super().fails(test, seconds, **environment)
+
+    def verdict(self, file, line, tests):
+        """What becomes of the tests where the barrier in that line is missing."""
+        for test in tests:
+            if self.fails(test, TANDEM_EMULATED_SKIP=f"{file}:{line}"):
+                return "killed", test
+        return "SURVIVED", ""
+
+
+class Copy(Build):
     """The tree as it is now, elsewhere, with a build folder in which each room's sources are compiled alone."""
 
     def __init__(self, work, build):
@@ -230,7 +302,7 @@ class Copy:
             if path.is_file() and str(path.relative_to(self.root)) not in kept:
                 path.unlink()  # of an earlier run; CMake would find it
         self._configure(build)
-        self.programs = self._programs()
+        super().__init__(self.root, self.build)
 
     def _copy(self, file):
         to = self.root / file
@@ -253,13 +325,6 @@ class Copy:
         if made.returncode != 0:
             sys.exit(f"the copy {self.root} is not configured:\n{made.stdout[-3000:]}{made.stderr[-3000:]}")
 
-    def _programs(self):
-        """By the name of a test, the program that has it; ctest itself names no program that is not built yet."""
-        programs = {}
-        for file in self.build.rglob("CTestTestfile.cmake"):
-            programs.update(re.findall(r'^add_test\(\[=\[(\w+)\]=\] "[^"]*/(\w+)"', file.read_text(), re.M))
-        return programs
-
     def verdict(self, file, text, tests):
         """What becomes of the tests where the file has this text: `killed`, `SURVIVED` or `not compiled`, and
         the test that failed. The file is put back."""
@@ -276,29 +341,13 @@ class Copy:
         finally:
             path.write_text(before)
 
-    def builds(self, program):
-        return succeeds(["nice", "-n", "5", "ninja", "-C", self.build, program], self.root)
 
-    def fails(self, test):
-        """Whether the test fails, takes too long, or takes too much memory."""
-        return not succeeds(["prlimit", f"--as={MEMORY_BYTES}", "--core=0", "nice", "-n", "5", "ctest", "--test-dir",
-                             self.build, "--no-tests=error", "--timeout", str(SECONDS), "-R", f"^{test}$"], self.root)
-
-    def require_green(self, tests):
-        """What fails without a mutation tells nothing about one."""
-        for test in tests:
-            if not self.builds(self.programs[test]):
-                sys.exit(f"{self.programs[test]} is not built: ninja -C {self.build} {self.programs[test]}")
-            if self.fails(test):
-                sys.exit(f"{test} fails without any mutation: ctest --test-dir {self.build} -R '^{test}$' -V")
-
-
-def look_at(copy, mutations):
+def look_at(build, mutations):
     """Prints a line for each mutation; the number of each verdict."""
     counts = {"killed": 0, "SURVIVED": 0, "not compiled": 0}
     for name, file, text, tests in mutations:
         began = time.monotonic()
-        verdict, test = copy.verdict(file, text, tests)
+        verdict, test = build.verdict(file, text, tests)
         counts[verdict] += 1
         print(f"{verdict:12} {name:70} {test} {time.monotonic() - began:.0f}s", flush=True)
     return counts
@@ -307,7 +356,7 @@ def look_at(copy, mutations):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="", help="mutations whose name contains TEXT, as FILE:LINE does")
-    parser.add_argument("--room", choices=sorted(ROOMS), action="append", help="may be given several times")
+    parser.add_argument("--room", choices=sorted([*ROOMS, "kernels"]), action="append", help="may be given several times")
     parser.add_argument("--sample", type=int, default=30, metavar="N", help="changes to each room (default: 30)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="which ones (default: 1)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="configured as the copy is to be")
@@ -327,18 +376,23 @@ def main():
             sys.exit("\n".join([*lines, "mend the list in deploy/scripts/mutations.py"]))
         work = {"listed": chosen if arguments.check else list(listed(arguments.only))}
     else:
-        work = {room: [row for row in sampled(room, arguments.sample, arguments.seed) if arguments.only in row[0]]
+        work = {room: list(barriers(arguments.only)) if room == "kernels" else
+                [row for row in sampled(room, arguments.sample, arguments.seed) if arguments.only in row[0]]
                 for room in arguments.room}
     if not any(work.values()):
         sys.exit(f"no mutation's name contains \"{arguments.only}\": nothing was checked")
     if arguments.check:
         print(f"the texts of {len(work['listed'])} mutations are in their files")
         return 0
-    copy = Copy(arguments.work.resolve(), arguments.build.resolve())
+    copy = None
     survived = 0
     for title, mutations in work.items():
-        copy.require_green(sorted({test for row in mutations for test in row[3]}))
-        counts = look_at(copy, mutations)
+        if title == "kernels":
+            build = LeftOut(ROOT, arguments.build.resolve())
+        else:
+            build = copy = copy or Copy(arguments.work.resolve(), arguments.build.resolve())
+        build.require_green(sorted({test for row in mutations for test in row[3]}))
+        counts = look_at(build, mutations)
         survived += counts["SURVIVED"]
         print(f"{title}: {len(mutations)} mutations, {counts['killed']} killed, {counts['SURVIVED']} survived, "
               f"{counts['not compiled']} not compiled", flush=True)
