@@ -3,8 +3,8 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <deque>
 #include <utility>
-#include <vector>
 
 #include <sys/mman.h>
 
@@ -65,7 +65,7 @@ struct Fiber {
 struct FiberBlock {
   const std::function<void(int)>* body = nullptr;
   Fiber scheduler;  // RunFibers
-  std::vector<Fiber> fibers;
+  std::deque<Fiber> fibers;  // their places stay: a fiber that is parked has its own at hand
   int current = 0;
   int unfinished = 0;
   int warps = 0;
