@@ -4,6 +4,7 @@
     deploy/scripts/mutations.py [--only TEXT]                    # the mutations that are listed in this script
     deploy/scripts/mutations.py --room ROOM [--sample N] [--seed N]   # some of all small changes to a room
     deploy/scripts/mutations.py --turn [--sample N] [--seconds N] [--floor F]   # those that this commit draws, of one room
+    deploy/scripts/mutations.py --room kernels          # each barrier of the CUDA kernels left out, on the emulator
     deploy/scripts/mutations.py --check [--root DIR]    # only whether every listed text is still there
 
 Each mutation is made in a copy of the tree (--work), never in the tree itself; the smallest test program that may
@@ -15,6 +16,9 @@ build has filled the cache: only what is changed is compiled for it.
 
 --seconds N: after N seconds no mutation is begun. --floor F: the part of the mutations that are to be killed (default: 1,
 all); a few of any sample change nothing that can be seen. Fewer than three that compile fail too.
+
+Barriers need no copy: the emulator leaves one out that TANDEM_EMULATED_SKIP names, so the tests of --build are run,
+once they are built, and a mutation takes as long as a test.
 """
 import argparse
 import os
@@ -47,6 +51,16 @@ ROOMS = {
     "weights": (["common/weights/*.cc", "trainer_worker/weight_sync/*.cc", "rollout_worker/weights/*.cc"],
                 ["weights_test", "weight_pair_test", "update_client_test", "rollout_engine_test"]),
 }
+# Kernels: by source, the tests on the emulator that are to notice a barrier that is missing.
+KERNELS = {
+    "common/ops/cuda/attention/*.cu": ["cuda_attention_test"],
+    "common/ops/cuda/linear/*.cu": ["cuda_linear_test"],
+    "common/ops/cuda/rows/*.cu": ["cuda_row_ops_test", "cuda_ops_test"],
+    "common/ops/cuda/rows/row_shape.h": ["cuda_row_ops_test"],
+    "common/ops/cuda/*.cu": ["cuda_ops_test"],
+    "common/weights/cuda/*.cu": ["weights_cuda_test"],
+}
+BARRIER = re.compile(r"^(?!\s*//).*\b(?:__syncthreads|__syncwarp|SyncWarp)\(\);")
 # A mutant may loop for ever and fill the memory meanwhile.
 SECONDS, MEMORY_BYTES = 120, 16 << 30
 FEWEST = 3  # of which a floor tells anything
@@ -195,15 +209,26 @@ def sampled(room, count, seed):
         yield name, file, site.mutate((ROOT / file).read_text()), ROOMS[room][1]
 
 
+def barriers(only):
+    """The same for each barrier of a kernel; its line in place of a mutated text."""
+    for pattern, tests in KERNELS.items():
+        for path in sorted(ROOT.glob(pattern)):
+            file = str(path.relative_to(ROOT))
+            for line, text in enumerate(path.read_text().splitlines(), 1):
+                name = f"{file}:{line} without {text.strip()}"
+                if BARRIER.match(text) and only in name:
+                    yield name, file, line, tests
+
+
 def sources_of(room):
     """The room's sources, from the root."""
     return sorted(str(path.relative_to(ROOT)) for pattern in ROOMS[room][0] for path in ROOT.glob(pattern))
 
 
-def succeeds(command, folder):
+def succeeds(command, folder, environment=None):
     """Runs it. What it has started ends with this script, too: a test of a mutant may loop for ever."""
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                          start_new_session=True) as process:
+                          env={**os.environ, **(environment or {})}, start_new_session=True) as process:
         try:
             return process.wait() == 0
         except BaseException:
@@ -222,15 +247,54 @@ def end_session(session):
             continue  # it has ended meanwhile
 
 
-def programs_of_tests(build):
-    """By the name of a test, the program that has it; ctest itself names no program that is not built yet."""
-    programs = {}
-    for file in build.rglob("CTestTestfile.cmake"):
-        programs.update(re.findall(r'^add_test\(\[=\[(\w+)\]=\] "[^"]*/(\w+)"', file.read_text(), re.M))
-    return programs
+class Build:
+    """A build folder of the tree at `root`, whose tests are built and run."""
+
+    def __init__(self, root, build):
+        self.root, self.build = root, build
+        self.programs = self._programs()
+
+    def _programs(self):
+        """By the name of a test, the program that has it; ctest itself names no program that is not built yet."""
+        programs = {}
+        for file in self.build.rglob("CTestTestfile.cmake"):
+            programs.update(re.findall(r'^add_test\(\[=\[(\w+)\]=\] "[^"]*/(\w+)"', file.read_text(), re.M))
+        return programs
+
+    def builds(self, program):
+        return succeeds(["nice", "-n", "5", "ninja", "-C", self.build, program], self.root)
+
+    def fails(self, test, seconds=SECONDS, **environment):
+        """Whether the test fails, takes too long, or takes too much memory."""
+        return not succeeds(["prlimit", f"--as={MEMORY_BYTES}", "--core=0", "nice", "-n", "5", "ctest", "--test-dir",
+                             self.build, "--no-tests=error", "--timeout", str(seconds), "-R", f"^{test}$"], self.root,
+                            environment)
+
+    def require_green(self, tests):
+        """What fails without a mutation tells nothing about one."""
+        for test in tests:
+            if not self.builds(self.programs[test]):
+                sys.exit(f"{self.programs[test]} is not built: ninja -C {self.build} {self.programs[test]}")
+            if self.fails(test):
+                sys.exit(f"{test} fails without any mutation: ctest --test-dir {self.build} -R '^{test}$' -V")
 
 
-class Copy:
+class LeftOut(Build):
+    """The tree's own build, whose emulator leaves out a barrier of a kernel. It says so itself where the rest of a
+    block waits for ever, so that a test has as long as it needs."""
+
+    def fails(self, test, seconds=1800, **environment):
+        return super().fails(test, seconds, **environment)
+
+    def verdict(self, file, line, tests):
+        """What becomes of the tests where the barrier in that line is missing."""
+        for test in tests:
+            if self.fails(test, TANDEM_EMULATED_SKIP=f"{file}:{line}"):
+                return "killed", test
+        return "SURVIVED", ""
+
+
+class Copy(Build):
     """The tree as it is now, elsewhere, with a build folder in which the files that are to be changed are compiled alone."""
 
     def __init__(self, work, build, alone):
@@ -246,7 +310,7 @@ class Copy:
             if path.is_file() and not path.is_relative_to(self.build) and str(path.relative_to(self.root)) not in kept:
                 path.unlink()  # of an earlier run; CMake would find it
         self._configure(build, alone)
-        self.programs = programs_of_tests(self.build)
+        super().__init__(self.root, self.build)
 
     def _copy(self, file):
         to = self.root / file
@@ -284,31 +348,15 @@ class Copy:
         finally:
             path.write_text(before)
 
-    def builds(self, program):
-        return succeeds(["nice", "-n", "5", "ninja", "-C", self.build, program], self.root)
 
-    def fails(self, test):
-        """Whether the test fails, takes too long, or takes too much memory."""
-        return not succeeds(["prlimit", f"--as={MEMORY_BYTES}", "--core=0", "nice", "-n", "5", "ctest", "--test-dir",
-                             self.build, "--no-tests=error", "--timeout", str(SECONDS), "-R", f"^{test}$"], self.root)
-
-    def require_green(self, tests):
-        """What fails without a mutation tells nothing about one."""
-        for test in tests:
-            if not self.builds(self.programs[test]):
-                sys.exit(f"{self.programs[test]} is not built: ninja -C {self.build} {self.programs[test]}")
-            if self.fails(test):
-                sys.exit(f"{test} fails without any mutation: ctest --test-dir {self.build} -R '^{test}$' -V")
-
-
-def look_at(copy, mutations, deadline=float("inf")):
+def look_at(build, mutations, deadline=float("inf")):
     """Prints a line for each mutation, of which none is begun after the deadline; the number of each verdict."""
     counts = {"killed": 0, "SURVIVED": 0, "not compiled": 0}
     for name, file, text, tests in mutations:
         began = time.monotonic()
         if began > deadline:
             break
-        verdict, test = copy.verdict(file, text, tests)
+        verdict, test = build.verdict(file, text, tests)
         counts[verdict] += 1
         if verdict == "SURVIVED":
             note(f"mutations: no test fails with this change: {name}")
@@ -339,7 +387,7 @@ def drawn_by_commit():
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="", help="mutations whose name contains TEXT, as FILE:LINE does")
-    parser.add_argument("--room", choices=sorted(ROOMS), action="append", help="may be given several times")
+    parser.add_argument("--room", choices=sorted([*ROOMS, "kernels"]), action="append", help="may be given several times")
     parser.add_argument("--sample", type=int, default=30, metavar="N", help="changes to each room (default: 30)")
     parser.add_argument("--seed", default="1", metavar="N", help="which ones (default: 1)")
     parser.add_argument("--turn", action="store_true", help="the room and the seed that this commit draws")
@@ -366,18 +414,24 @@ def main():
             sys.exit("\n".join([*lines, "mend the list in deploy/scripts/mutations.py"]))
         work = {"listed": chosen if arguments.check else list(listed(arguments.only))}
     else:
-        work = {room: [row for row in sampled(room, arguments.sample, arguments.seed) if arguments.only in row[0]]
+        work = {room: list(barriers(arguments.only)) if room == "kernels" else
+                [row for row in sampled(room, arguments.sample, arguments.seed) if arguments.only in row[0]]
                 for room in arguments.room}
     if not any(work.values()):
         sys.exit(f"no mutation's name contains \"{arguments.only}\": nothing was checked")
     if arguments.check:
         print(f"the texts of {len(work['listed'])} mutations are in their files")
         return 0
-    copy = Copy(arguments.work.resolve(), arguments.build.resolve(), {row[1] for rows in work.values() for row in rows})
+    alone = {row[1] for title, rows in work.items() if title != "kernels" for row in rows}
+    copy = None
     wrong = []
     for title, mutations in work.items():
-        copy.require_green(sorted({test for row in mutations for test in row[3]}))
-        counts = look_at(copy, mutations, deadline)
+        if title == "kernels":
+            build = LeftOut(ROOT, arguments.build.resolve())
+        else:
+            build = copy = copy or Copy(arguments.work.resolve(), arguments.build.resolve(), alone)
+        build.require_green(sorted({test for row in mutations for test in row[3]}))
+        counts = look_at(build, mutations, deadline)
         wrong += [line for line in [too_few(title, counts, arguments.floor)] if line]
         print(f"{title}: {sum(counts.values())} of {len(mutations)} mutations, {counts['killed']} killed, {counts['SURVIVED']} survived, "
               f"{counts['not compiled']} not compiled", flush=True)

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 
@@ -13,6 +14,7 @@ namespace {
 struct Home {
   uint64_t driver = 0;
   int device = 0;
+  SharedLimit shared;
 };
 
 std::atomic<uint64_t> drivers;
@@ -36,9 +38,46 @@ int CurrentDevice(uint64_t driver) {
   return found == chosen.end() ? 0 : found->second;
 }
 
-void BindStream(CudaStream stream, uint64_t driver, int device) {
+// Programming guide of CUDA 13, "Technical Specifications per Compute Capability": the most shared
+// memory of a thread block.
+SharedLimit SharedLimitOf(int compute_major, int compute_minor) {
+  const int version = compute_major * 10 + compute_minor;
+  int64_t kibibytes = 0;
+  switch (version) {
+    case 80:
+    case 87:
+      kibibytes = 163;
+      break;
+    case 86:
+    case 89:
+    case 120:
+    case 121:
+      kibibytes = 99;
+      break;
+    case 90:
+    case 100:
+    case 103:
+    case 110:
+      kibibytes = 227;
+      break;
+    default:
+      break;
+  }
+  TANDEM_CHECK(kibibytes > 0, fmt::format("sm_{}: how much shared memory a block has there is not "
+                                          "known; add it to SharedLimitOf",
+                                          version));
+  return {fmt::format("sm_{}", version), kibibytes << 10};
+}
+
+SharedLimit SharedLimitOf(CudaStream stream) {
   const MutexLock lock(device_mutex);
-  homes[stream] = {driver, device};
+  const auto home = homes.find(stream);
+  return home == homes.end() ? SharedLimitOf(8, 0) : home->second.shared;
+}
+
+void BindStream(CudaStream stream, uint64_t driver, int device, const SharedLimit& shared) {
+  const MutexLock lock(device_mutex);
+  homes[stream] = {driver, device, shared};
 }
 
 void UnbindStream(CudaStream stream) {

@@ -141,15 +141,16 @@ absl::StatusOr<CudaDeviceInfo> EmulatedCuda::Describe(int device) {
   if (device < 0 || device >= options_.devices) {
     return FailedPrecondition("there is no emulated device {}", device);
   }
-  return CudaDeviceInfo{.name = "emulated",
-                        .uuid = fmt::format("{:032x}", kFirstUuid + options_.first_device + device),
-                        .compute_major = 8,
-                        .compute_minor = 0,
-                        .multiprocessors = 4,
-                        .total_bytes = options_.total_bytes,
-                        .shared_bytes_per_block = 163 * 1024,
-                        .virtual_memory = options_.virtual_memory,
-                        .legacy_ipc = options_.legacy_ipc};
+  return CudaDeviceInfo{
+      .name = "emulated",
+      .uuid = fmt::format("{:032x}", kFirstUuid + options_.first_device + device),
+      .compute_major = options_.compute_major,
+      .compute_minor = options_.compute_minor,
+      .multiprocessors = 4,
+      .total_bytes = options_.total_bytes,
+      .shared_bytes_per_block = SharedLimitOf(options_.compute_major, options_.compute_minor).bytes,
+      .virtual_memory = options_.virtual_memory,
+      .legacy_ipc = options_.legacy_ipc};
 }
 
 absl::Status EmulatedCuda::UseDevice(int device) {

@@ -19,6 +19,7 @@ struct EmulatedCudaOptions {
   int devices = 1;
   int first_device = 0;  // what device 0 is elsewhere, as CUDA_VISIBLE_DEVICES shifts them
   int64_t total_bytes = int64_t{8} << 30;  // of each device, shared by the users of one object
+  int compute_major = 8, compute_minor = 0;
   bool virtual_memory = true;
   bool legacy_ipc = true;
   // Bit i: the i-th stream that is created does its work only when somebody waits for it, instead

@@ -37,7 +37,8 @@ absl::StatusOr<CudaStream> EmulatedCuda::CreateStream(StreamPriority priority) {
   const auto stream = reinterpret_cast<CudaStream>(new char());
   const MutexLock lock(state_mutex_);
   urgent_streams_ += priority == StreamPriority::kHighest ? 1 : 0;
-  BindStream(stream, driver_, CurrentDevice(driver_));
+  BindStream(stream, driver_, CurrentDevice(driver_),
+             SharedLimitOf(options_.compute_major, options_.compute_minor));
   const size_t index = streams_.size();
   if (index < 64 && (options_.late_streams >> index & 1) != 0) OpenLate(stream);
   streams_.push_back(stream);

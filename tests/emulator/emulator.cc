@@ -1,33 +1,57 @@
 #include "tests/emulator/emulator.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "common/base/check.h"
+#include "common/base/status.h"
 #include "common/types/tensor_view.h"
 #include "tests/emulator/capture.h"
 #include "tests/emulator/current_device.h"
+#include "tests/emulator/fibers.h"
+#include "tests/emulator/shared_memory.h"
+#include "tests/emulator/watch.h"
 
 namespace tandem::emulator {
 namespace {
 
 constexpr int kWarp = 32;
+constexpr unsigned kMostThreads = 1024;      // of a block
+constexpr uint64_t kBlocksAtOnce = 2;        // as many as show that blocks run side by side
+constexpr uint64_t kTurnsAtAnAtomicAdd = 4;  // one of so many lets others go first
+static_assert(kBlocksAtOnce * kMostThreads <= kMaxFibers);
 
 // Threads that meet, again and again.
 struct Barrier {
   int threads = 0;  // that have not returned
   int arrived = 0;
-  int64_t round = 0;
+  uint32_t round = 0;
+  std::vector<int> parked;  // fibers
 
+  void Begin(int count) {
+    threads = count;
+    arrived = 0;
+    ++round;
+  }
+  bool is_last() const { return arrived + 1 == threads; }
   void Release() {
     arrived = 0;
     ++round;
-    NoteProgress();
+    for (const int fiber : parked) Wake(fiber);
+    parked.clear();
   }
   void Wait() {
-    const int64_t mine = round;
     if (++arrived == threads) return Release();
-    while (round == mine) Yield();
+    parked.push_back(CurrentFiber());
+    Park();
   }
   void Leave() {
     --threads;
@@ -37,6 +61,8 @@ struct Barrier {
 
 struct Warp {
   Barrier barrier;
+  const char* function = nullptr;  // that its lanes meet at
+  uint16_t memory_round = 0;       // SyncWarps passed
   alignas(16) unsigned char lanes[2][kWarp * kLaneBytes];
 };
 
@@ -61,44 +87,189 @@ struct ThreadCopies {
     for (; carried < end; ++carried) {
       const Copy16& copy = copies[carried];
       copy.from == nullptr ? std::memset(copy.to, 0, 16) : std::memcpy(copy.to, copy.from, 16);
+      NoteAccess(copy.to, 16, Access::kEndCopy);
     }
   }
 };
 
-struct KernelBlock {
+struct Grid {
+  KernelName name;
+  unsigned threads;  // of a block
+  unsigned shared_bytes;
+  Index3 size;
+  SharedLimit limit;
+};
+
+// The blocks that a thread of the host runs at once. Threads, copies and warps are the first
+// block's, then the second's.
+struct KernelBlocks {
+  const Grid* grid = nullptr;
   std::vector<ThreadState> threads;
   std::vector<ThreadCopies> copies;
   std::vector<Warp> warps;
-  std::vector<unsigned char> shared;
-  Barrier barrier;
-  int current = 0;
+  std::array<Barrier, kBlocksAtOnce> blocks;  // whose rounds only grow
+  SharedMemorySlots shared;
+  Numbers numbers{0};
+  int current = 0;  // fiber
 };
-thread_local KernelBlock kernel_block;
+thread_local KernelBlocks kernel_blocks;
 
-Order block_order = Order::kForward;
+std::atomic<uint64_t> seed{FirstSeed()};
 std::atomic<int64_t> kernels_run{0};
 
-void RunBlock(const Index3& at,
-              const Index3& grid,
-              unsigned threads,
-              const std::function<void()>& thread) {
-  for (unsigned t = 0; t < threads; ++t) {
-    kernel_block.threads[t] = {{t, 0, 0}, at, {threads, 1, 1}, grid};
-    kernel_block.copies[t].Clear();
+int SlotOf(int fiber) { return fiber / static_cast<int>(kernel_blocks.grid->threads); }
+Warp& MyWarp() { return kernel_blocks.warps[static_cast<size_t>(kernel_blocks.current / kWarp)]; }
+Barrier& MyBlock() {
+  return kernel_blocks.blocks[static_cast<size_t>(SlotOf(kernel_blocks.current))];
+}
+ThreadCopies& MyCopies() {
+  return kernel_blocks.copies[static_cast<size_t>(kernel_blocks.current)];
+}
+
+// The kernel as its launch in the source names it: what stands before the first comma that no
+// bracket encloses.
+std::string_view NameIn(std::string_view launch) {
+  int depth = 0;
+  for (size_t i = 0; i < launch.size(); ++i) {
+    const char c = launch[i];
+    if (c == '<' || c == '(' || c == '{') ++depth;
+    if (c == '>' || c == ')' || c == '}') --depth;
+    if (c == ',' && depth == 0) launch = launch.substr(0, i);
   }
-  kernel_block.barrier = {static_cast<int>(threads), 0, 0};
-  for (Warp& warp : kernel_block.warps) warp.barrier = {kWarp, 0, 0};
-  std::memset(kernel_block.shared.data(), 0xff, kernel_block.shared.size());
-  RunFibers(static_cast<int>(threads), block_order, "emulated kernel", [&](int index) {
-    kernel_block.current = index;
-    thread();
-    kernel_block.current = index;
-    const ThreadCopies& copies = kernel_block.copies[static_cast<size_t>(index)];
-    TANDEM_CHECK(copies.carried == copies.copies.size(),
-                 "a thread ended before what it had copied came");
-    kernel_block.barrier.Leave();
-    kernel_block.warps[static_cast<size_t>(index / kWarp)].barrier.Leave();
-  });
+  return launch.starts_with('&') ? launch.substr(1) : launch;
+}
+
+std::string InWords(const KernelName& name) {
+  return fmt::format("kernel {} (launched at {}:{})", NameIn(name.launch), name.place.file,
+                     name.place.line);
+}
+
+// Waits at a barrier; whoever ran meanwhile, this thread is the current one again.
+void Wait(Barrier& barrier) {
+  const int me = kernel_blocks.current;
+  barrier.Wait();
+  kernel_blocks.current = me;
+}
+
+// A barrier that is left out, to see whether a test finds out.
+struct LeftOut {
+  std::string_view file;
+  int line = 0;
+};
+LeftOut LeftOutOf(const char* text) {
+  if (text == nullptr) return {};
+  const std::string_view place = text;
+  const size_t colon = place.rfind(':');
+  TANDEM_CHECK(colon != std::string_view::npos && std::atoi(text + colon + 1) > 0,
+               "TANDEM_EMULATED_SKIP is not file:line");
+  return {place.substr(0, colon), std::atoi(text + colon + 1)};
+}
+bool IsLeftOut(const Place& place) {
+  static const LeftOut left_out = LeftOutOf(std::getenv("TANDEM_EMULATED_SKIP"));
+  if (place.line != left_out.line || !std::string_view(place.file).ends_with(left_out.file)) {
+    return false;
+  }
+  static const bool said = [&] {
+    fmt::print(stderr, "emulator: the barrier at {}:{} is left out\n", place.file, place.line);
+    return true;
+  }();
+  return said;
+}
+
+void BeginBlock(int slot, const Index3& at) {
+  const Grid& grid = *kernel_blocks.grid;
+  const auto threads = static_cast<size_t>(grid.threads),
+             first = threads * static_cast<size_t>(slot);
+  for (size_t t = 0; t < threads; ++t) {
+    kernel_blocks.threads[first + t] = {
+        {static_cast<unsigned>(t), 0, 0}, at, {grid.threads, 1, 1}, grid.size};
+    kernel_blocks.copies[first + t].Clear();
+  }
+  for (size_t warp = 0; warp < threads / kWarp; ++warp) {
+    kernel_blocks.warps[first / kWarp + warp].barrier.Begin(kWarp);
+  }
+  kernel_blocks.blocks[static_cast<size_t>(slot)].Begin(static_cast<int>(threads));
+  kernel_blocks.shared.BeginBlock(slot);
+}
+
+void EndThread() {
+  const ThreadCopies& copies = MyCopies();
+  if (copies.carried != copies.copies.size()) {
+    FailKernel("a thread ended before what it had copied came");
+  }
+  Warp& warp = MyWarp();
+  if (warp.barrier.arrived > 0) {
+    FailKernel(fmt::format("a lane returned while others of its warp wait at {}", warp.function));
+  }
+  MyBlock().Leave();
+  warp.barrier.Leave();
+}
+
+void RunBlocks(int count, const std::function<void()>& thread) {
+  const bool all = RunFibers(count * static_cast<int>(kernel_blocks.grid->threads),
+                             kernel_blocks.numbers, [&](int fiber) {
+                               kernel_blocks.current = fiber;
+                               thread();
+                               kernel_blocks.current = fiber;
+                               EndThread();
+                             });
+  if (!all) FailKernel("some threads wait at a barrier that others never reach");
+  for (int slot = 0; slot < count; ++slot) {
+    kernel_blocks.current = slot * static_cast<int>(kernel_blocks.grid->threads);
+    const std::string overrun = kernel_blocks.shared.Overrun(slot);
+    if (!overrun.empty()) FailKernel("a thread of the block wrote " + overrun);
+  }
+}
+
+uint64_t SeedOf(const Grid& grid) {
+  uint64_t mixed = seed;
+  for (const char c : std::string_view(grid.name.launch))
+    mixed = mixed * 31 + static_cast<uint64_t>(c);
+  for (const unsigned part : {grid.size.x, grid.size.y, grid.size.z, grid.threads}) {
+    mixed = Numbers(mixed + part).Next();
+  }
+  return mixed;
+}
+
+void RunGrid(const Grid& grid, const std::function<void()>& thread) {
+  ++kernels_run;
+  KernelBlocks& run = kernel_blocks;
+  const uint64_t blocks = uint64_t{grid.size.x} * grid.size.y * grid.size.z;
+  const uint64_t at_once = std::min(blocks, kBlocksAtOnce);
+  run.grid = &grid;
+  run.numbers = Numbers(SeedOf(grid));
+  run.threads.resize(at_once * grid.threads);
+  run.copies.resize(at_once * grid.threads);
+  run.warps.resize(at_once * grid.threads / kWarp);
+  const uint32_t round = std::max(run.blocks[0].round, run.blocks[1].round);
+  for (Barrier& block : run.blocks) block.round = round;
+  run.shared.BeginLaunch(static_cast<int>(at_once), grid.shared_bytes);
+  BeginWatching(&run.shared);
+  std::vector<uint64_t> order(blocks);
+  for (uint64_t i = 0; i < blocks; ++i) {  // a shuffle from the inside out
+    const uint64_t other = run.numbers.Below(i + 1);
+    order[i] = order[other];
+    order[other] = i;
+  }
+  for (uint64_t done = 0; done < blocks; done += at_once) {
+    const uint64_t count = std::min(at_once, blocks - done);
+    for (uint64_t slot = 0; slot < count; ++slot) {
+      const uint64_t b = order[done + slot];
+      BeginBlock(static_cast<int>(slot), {static_cast<unsigned>(b % grid.size.x),
+                                          static_cast<unsigned>(b / grid.size.x % grid.size.y),
+                                          static_cast<unsigned>(b / grid.size.x / grid.size.y)});
+    }
+    RunBlocks(static_cast<int>(count), thread);
+  }
+  EndWatching();
+  run.grid = nullptr;
+}
+
+absl::Status CheckShared(const KernelName& name, int64_t bytes, const SharedLimit& limit) {
+  if (bytes <= limit.bytes) return absl::OkStatus();
+  return Internal(
+      "cudaErrorInvalidValue: {} asks for {} bytes of shared memory, and a block on {} has {}",
+      InWords(name), bytes, limit.architecture, limit.bytes);
 }
 
 // Bits of element `col` of row `row` of a fragment of 8 rows held by the lanes as registers of
@@ -109,89 +280,148 @@ float Element(uint32_t pair, int half) {
 
 }  // namespace
 
-ThreadState& This() { return kernel_block.threads[static_cast<size_t>(kernel_block.current)]; }
+ThreadState& This() { return kernel_blocks.threads[static_cast<size_t>(kernel_blocks.current)]; }
 
-unsigned char* SharedBytes() {
-  return kernel_block.shared.data() +
-         (-reinterpret_cast<uintptr_t>(kernel_block.shared.data()) & 127);
+Moment CurrentMoment() {
+  return {SlotOf(kernel_blocks.current), static_cast<int>(This().thread.x), MyBlock().round,
+          MyWarp().memory_round};
 }
 
-void SyncBlock() {
-  const int me = kernel_block.current;
-  kernel_block.barrier.Wait();
-  kernel_block.current = me;
+void FailKernel(const std::string& what) {
+  const Index3& at = This().block;
+  TANDEM_CHECK(false,
+               fmt::format("emulated {}, block {}, {}, {}: {} (TANDEM_EMULATED_SEED={})",
+                           InWords(kernel_blocks.grid->name), at.x, at.y, at.z, what, seed.load()));
+  std::abort();
+}
+
+unsigned char* SharedBytes() { return kernel_blocks.shared.Dynamic(SlotOf(kernel_blocks.current)); }
+
+void* StaticShared(const void* site, const char* name, size_t bytes) {
+  SharedMemorySlots& shared = kernel_blocks.shared;
+  void* const array = shared.Static(SlotOf(kernel_blocks.current), site, name, bytes);
+  const int64_t dynamic = shared.dynamic_bytes(), all = dynamic + shared.static_bytes();
+  const SharedLimit& limit = kernel_blocks.grid->limit;
+  if (dynamic <= kPlainSharedBytes && all > kPlainSharedBytes) {
+    FailKernel(
+        fmt::format("{} bytes of shared memory, static arrays included, are more than {}, "
+                    "and Launch asks for more only if the dynamic part alone is larger",
+                    all, kPlainSharedBytes));
+  }
+  if (all > limit.bytes) {
+    FailKernel(
+        fmt::format("{} bytes of shared memory, static arrays included, are more than the "
+                    "{} that a block on {} has",
+                    all, limit.bytes, limit.architecture));
+  }
+  return array;
+}
+
+void SyncBlock(const Place& place) {
+  if (!IsLeftOut(place)) Wait(MyBlock());
+}
+
+void SyncLanes(const Place& place) {
+  if (IsLeftOut(place)) return;
+  Warp& warp = MyWarp();
+  if (warp.barrier.is_last()) ++warp.memory_round;
+  Meet("SyncWarp", nullptr, 0);
+}
+
+const unsigned char* Meet(const char* function, const void* mine, int bytes) {
+  Warp& warp = MyWarp();
+  if (warp.barrier.threads != kWarp) FailKernel("a lane returned before its warp was done");
+  if (warp.barrier.arrived == 0) warp.function = function;
+  if (std::string_view(warp.function) != function) {
+    FailKernel(fmt::format("lanes of a warp are at {} and at {}", warp.function, function));
+  }
+  // Two buffers: nobody is two rounds ahead of a lane that still reads.
+  unsigned char* const lanes = warp.lanes[warp.barrier.round % 2];
+  unsigned char* const to = lanes + kernel_blocks.current % kWarp * kLaneBytes;
+  if (bytes > 0) std::memcpy(to, mine, static_cast<size_t>(bytes));
+  Wait(warp.barrier);
+  return lanes;
 }
 
 void StartCopy16(void* to, const void* from) {
   // Aligned as the instruction wants it; both sides.
   TANDEM_CHECK(((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) & 15) == 0,
                "cp.async: 16 bytes are aligned to 16");
-  std::memset(to, 0xff, 16);
-  kernel_block.copies[static_cast<size_t>(kernel_block.current)].copies.push_back({to, from});
+  NoteAccess(to, 16, Access::kStartCopy);
+  std::memset(to, kPoison, 16);
+  MyCopies().copies.push_back({to, from});
 }
 
 void CommitCopies() {
-  ThreadCopies& mine = kernel_block.copies[static_cast<size_t>(kernel_block.current)];
+  ThreadCopies& mine = MyCopies();
   mine.commits.push_back(mine.copies.size());
 }
 
 void WaitForCopies(int newest_left) {
-  ThreadCopies& mine = kernel_block.copies[static_cast<size_t>(kernel_block.current)];
+  ThreadCopies& mine = MyCopies();
   const size_t left = static_cast<size_t>(newest_left), groups = mine.commits.size();
   if (groups > left) mine.CarryUpTo(mine.commits[groups - left - 1]);
 }
 
-const unsigned char* Exchange(const void* mine, int bytes) {
-  const int me = kernel_block.current;
-  Warp& warp = kernel_block.warps[static_cast<size_t>(me / kWarp)];
-  // Two buffers: nobody is two rounds ahead of a lane that still reads.
-  unsigned char* const lanes = warp.lanes[warp.barrier.round % 2];
-  if (bytes > 0) std::memcpy(lanes + me % kWarp * kLaneBytes, mine, static_cast<size_t>(bytes));
-  TANDEM_CHECK(warp.barrier.threads == kWarp, "a lane returned before its warp was done");
-  warp.barrier.Wait();
-  kernel_block.current = me;
-  return lanes;
+// What other threads do may come before and after it.
+void LetOthersGoFirst() {
+  if (kernel_blocks.numbers.Below(kTurnsAtAnAtomicAdd) != 0) return;
+  const int me = kernel_blocks.current;
+  Yield();
+  kernel_blocks.current = me;
 }
 
-void RunKernel(const LaunchShape& shape, CudaStream stream, std::function<void()> thread) {
-  const unsigned threads = shape.threads;
-  const Index3 grid = {shape.grid_x, shape.grid_y, shape.grid_z};
-  TANDEM_CHECK(threads > 0 && threads % kWarp == 0 && threads <= 1024,
+void RunKernel(const KernelName& name,
+               const LaunchShape& shape,
+               CudaStream stream,
+               std::function<void()> thread) {
+  TANDEM_CHECK(shape.threads > 0 && shape.threads % kWarp == 0 && shape.threads <= kMostThreads,
                "a block is 1 to 32 whole warps");
-  TANDEM_CHECK(grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.y < 65536 && grid.z < 65536,
+  TANDEM_CHECK(shape.grid_x > 0 && shape.grid_y > 0 && shape.grid_z > 0 && shape.grid_y < 65536 &&
+                   shape.grid_z < 65536,
                "a grid has at least one block, and fewer than 65536 along y and z");
-  TANDEM_CHECK(shape.shared_bytes <= 227 * 1024, "more shared memory than a block can have");
-  for (const absl::Status& refused : {CheckDevice(stream), CheckCapture(stream)}) {
+  const SharedLimit limit = SharedLimitOf(stream);
+  for (const absl::Status& refused :
+       {CheckDevice(stream), CheckCapture(stream), CheckShared(name, shape.shared_bytes, limit)}) {
     KeepLaunchError(refused);
     if (!refused.ok()) return;
   }
-  Submit(stream, [=, thread = std::move(thread)] {
-    ++kernels_run;
-    kernel_block.threads.resize(threads);
-    kernel_block.copies.resize(threads);
-    kernel_block.warps.resize(threads / kWarp);
-    kernel_block.shared.resize(shape.shared_bytes + 128);
-    const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
-    for (uint64_t i = 0; i < blocks; ++i) {
-      const uint64_t b = block_order == Order::kForward ? i : blocks - 1 - i;
-      const Index3 at = {static_cast<unsigned>(b % grid.x),
-                         static_cast<unsigned>(b / grid.x % grid.y),
-                         static_cast<unsigned>(b / grid.x / grid.y)};
-      RunBlock(at, grid, threads, thread);
-    }
-  });
+  const Grid grid = {.name = name,
+                     .threads = shape.threads,
+                     .shared_bytes = shape.shared_bytes,
+                     .size = {shape.grid_x, shape.grid_y, shape.grid_z},
+                     .limit = limit};
+  Submit(stream, [grid, thread = std::move(thread)] { RunGrid(grid, thread); });
 }
 
-void SetOrder(Order next) { block_order = next; }
+uint64_t FirstSeed() {
+  const char* const text = std::getenv("TANDEM_EMULATED_SEED");
+  return text == nullptr ? 1 : std::strtoull(text, nullptr, 0);
+}
+void SetSeed(uint64_t next) { seed = next; }
 int64_t KernelsRun() { return kernels_run; }
 
 }  // namespace tandem::emulator
 
 namespace tandem {
+namespace {
+
+template <typename T>
+void Add(T* sum, T value) {
+  emulator::LetOthersGoFirst();
+  emulator::NoteAccess(sum, sizeof(T), emulator::Access::kAtomic);
+  *sum += value;
+  emulator::LetOthersGoFirst();
+}
+
+}  // namespace
+
+void AtomicAdd(uint64_t* sum, uint64_t value) { Add(sum, value); }
+void AtomicAdd(uint32_t* sum, uint32_t value) { Add(sum, value); }
 
 void MmaBf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
-  const unsigned char* all = emulator::Exchange(mine, sizeof(mine));
+  const unsigned char* all = emulator::Meet("MmaBf16", mine, sizeof(mine));
   const auto word = [all](int lane, int index) {
     uint32_t bits;
     std::memcpy(&bits, all + lane * emulator::kLaneBytes + index * 4, sizeof(bits));
@@ -214,7 +444,10 @@ void MmaBf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
 namespace {
 void LoadMatrices(uint32_t (&r)[4], const void* row, bool transposed) {
   TANDEM_CHECK(reinterpret_cast<uintptr_t>(row) % 16 == 0, "ldmatrix: a row is aligned to 16");
-  const unsigned char* all = emulator::Exchange(&row, sizeof(row));
+  // The manual does not say which lane reads a row: the one that names it, or those that get it. A
+  // kernel may not depend on that.
+  emulator::NoteAccess(row, 16, emulator::Access::kRead);
+  const unsigned char* all = emulator::Meet("LdMatrix", &row, sizeof(row));
   const int group = emulator::Lane() / 4, in_group = emulator::Lane() % 4;
   for (int matrix = 0; matrix < 4; ++matrix) {
     uint16_t pair[2];
@@ -223,11 +456,11 @@ void LoadMatrices(uint32_t (&r)[4], const void* row, bool transposed) {
       const int at_col = transposed ? group : in_group * 2 + i;
       const unsigned char* address;
       std::memcpy(&address, all + (matrix * 8 + at_row) * emulator::kLaneBytes, sizeof(address));
+      emulator::NoteAccess(address + at_col * 2, 2, emulator::Access::kRead);
       std::memcpy(&pair[i], address + at_col * 2, 2);
     }
     r[matrix] = static_cast<uint32_t>(pair[1]) << 16 | pair[0];
   }
-  SyncWarp();
 }
 }  // namespace
 

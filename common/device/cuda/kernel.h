@@ -9,7 +9,7 @@
 // - Blocks are whole warps, and every thread of a warp reaches every warp function (Shuffle...,
 //   Mma..., LdMatrix...), with the same instruction.
 // - `__global__`, `__device__`, `threadIdx`, `blockIdx`, `blockDim`, `gridDim`, `__syncthreads`,
-//   `__shared__` arrays of fixed size, SharedMemory() for the rest, AtomicAdd.
+//   TANDEM_SHARED for shared memory of fixed size, SharedMemory() for the rest, AtomicAdd.
 // - Bits matter: sums of floats have a fixed order, never an atomic; nvcc is told not to contract
 //   products and sums (-fmad=false): where a fused one is meant, fmaf says so.
 // - Launch() is the only way to start one.
@@ -44,6 +44,11 @@
 namespace tandem {
 
 #ifdef __CUDACC__
+
+// TANDEM_SHARED(name, type) declares shared memory of a block: TANDEM_SHARED(sums, float[4][32]).
+template <typename T>
+using SharedType = T;
+#define TANDEM_SHARED(name, ...) __shared__ ::tandem::SharedType<__VA_ARGS__> name
 
 // Starts `kernel` on `stream`. Errors are reported by CudaApi::LastError or a later
 // synchronisation.

@@ -68,7 +68,7 @@ LoadValues(const RankCall& call, int part, int k, int col, bool valid) {
 // turns.
 template <RankMatrix kMatrix, int kFrags>
 __global__ void __launch_bounds__(kWarps * 32) ToRank(RankCall call) {
-  __shared__ float partial[kWarps][kRowTile][kFrags * 8];
+  TANDEM_SHARED(partial, float[kWarps][kRowTile][kFrags * 8]);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int group = lane / 4, quad = lane % 4;
   const int tiles = (call.rank + kFrags * 8 - 1) / (kFrags * 8);
@@ -157,7 +157,7 @@ __device__ __forceinline__ void StageValues(const RankCall& call,
 // A block handles 32 rows of 128 columns; a thread 8 columns of two rows.
 template <RankMatrix kMatrix>
 __global__ void __launch_bounds__(kThreads, 2) FromRank(RankCall call) {
-  __shared__ FromRankShared shared;
+  TANDEM_SHARED(shared, FromRankShared);
   const int place = static_cast<int>(threadIdx.x) % (kColumns / 8) * 8;
   const int mine = static_cast<int>(threadIdx.x) / (kColumns / 8);
   const int col0 = static_cast<int>(blockIdx.x) * kColumns, col = col0 + place;

@@ -26,7 +26,7 @@ struct SumsCall {
 
 // A block handles 64 columns and 16 values; a thread 8 columns of one value.
 __global__ void __launch_bounds__(kThreads) SumRows(SumsCall call) {
-  __shared__ Staged staged;
+  TANDEM_SHARED(staged, Staged);
   const int mine = static_cast<int>(threadIdx.x);
   const int place = mine % (kColumns / 8) * 8, value = mine / (kColumns / 8);
   const int col0 = static_cast<int>(blockIdx.x) * kColumns, col = col0 + place;

@@ -64,7 +64,7 @@ struct ThreadDigest {
 
   // Sums over the threads of the block and adds the result to `sums` once.
   __device__ __forceinline__ void AddTo(uint64_t* sums) {
-    __shared__ uint64_t of_warps[kWarps][kDigestSums];
+    TANDEM_SHARED(of_warps, uint64_t[kWarps][kDigestSums]);
     for (int p = 0; p < kDigestSums; ++p) {
       for (int lanes = 16; lanes > 0; lanes /= 2) sum[p] += ShuffleXor(sum[p], lanes);
     }

@@ -10,7 +10,7 @@ constexpr int kLanes = 32, kChunks = 8;  // rows and 8-column chunks that a bloc
 
 __global__ void __launch_bounds__(kLanes* kChunks)
     ColumnSums(const uint16_t* in, int rows, int cols, int64_t stride, float* sums) {
-  __shared__ float partial[kLanes][kChunks * 8];
+  TANDEM_SHARED(partial, float[kLanes][kChunks * 8]);
   const int chunk = static_cast<int>(threadIdx.x) % kChunks;
   const int lane = static_cast<int>(threadIdx.x) / kChunks;
   const int col0 = static_cast<int>(blockIdx.x) * kChunks * 8, col = col0 + chunk * 8;

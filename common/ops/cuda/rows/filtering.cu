@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(kThreads) FilteredDraw(const float* all_logits
                                                          const DrawRow* rows,
                                                          const RowScore* scores,
                                                          SampledToken* out) {
-  __shared__ Shared shared;
+  TANDEM_SHARED(shared, Shared);
   const int64_t at = blockIdx.x;
   const DrawRow row = rows[at];
   if (row.kind != DrawKind::kFiltered) return;

@@ -23,7 +23,7 @@ struct RowShape {
     TANDEM_UNROLL
     for (int lanes = kInWarp / 2; lanes > 0; lanes /= 2) value += ShuffleXor(value, lanes);
     if constexpr (kLanes > 32) {
-      __shared__ float warps[kLanes / 32];
+      TANDEM_SHARED(warps, float[kLanes / 32]);
       if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
       __syncthreads();
       value = warps[0];

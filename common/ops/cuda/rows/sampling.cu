@@ -104,9 +104,9 @@ __global__ void __launch_bounds__(kThreads) PlainDraw(const float* all_logits,
                                                       const LogitSums* all_sums,
                                                       const RowScore* scores,
                                                       SampledToken* out) {
-  __shared__ float weights[kChunk];
-  __shared__ double groups[kGroups];
-  __shared__ Choice chosen;
+  TANDEM_SHARED(weights, float[kChunk]);
+  TANDEM_SHARED(groups, double[kGroups]);
+  TANDEM_SHARED(chosen, Choice);
   const int64_t at = blockIdx.x;
   const DrawRow row = rows[at];
   if (row.kind == DrawKind::kFiltered) return;

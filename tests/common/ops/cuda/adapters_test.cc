@@ -29,12 +29,12 @@ constexpr AdaptedShape kShapes[] = {{3, 48, 32, 1},   {13, 72, 40, 3},   {70, 16
                                     {1, 48, 8, 4},    {40, 96, 128, 16}, {17, 168, 576, 33},
                                     {33, 600, 48, 20}};
 
-// Each in both orders of threads.
+// Each with both seeds.
 template <typename Body>
 void ForShapes(const Body& body) {
   for (const AdaptedShape& shape : kShapes) {
-    for (const emulator::Order order : testing::kOrders) {
-      const testing::ScopedOrder scoped(order);
+    for (const uint64_t seed : testing::TwoSeeds()) {
+      const testing::ScopedSeed scoped(seed);
       INFO(shape.m << " x " << shape.n << " x " << shape.k << ", rank " << shape.rank);
       body(shape, AdaptedWeight(shape.n, shape.k, shape.rank, shape.m % 3 == 1,
                                 /*hole=*/shape.m % 2 == 0));

@@ -1,21 +1,13 @@
-// What the tests of kernels share: orders of the emulator, comparisons of arrays.
+// What the tests of kernels share: seeds of the emulator, comparisons of arrays.
 #pragma once
 
 #include <cstring>
 #include <vector>
 
 #include "tests/common/ops/ops_fixture.h"
-#include "tests/emulator/emulator.h"
+#include "tests/emulator/scoped_seed.h"
 
 namespace tandem::testing {
-
-// Threads and blocks in this order while it lives.
-class ScopedOrder {
- public:
-  explicit ScopedOrder(emulator::Order order) { emulator::SetOrder(order); }
-  ~ScopedOrder() { emulator::SetOrder(emulator::Order::kForward); }
-};
-inline constexpr emulator::Order kOrders[] = {emulator::Order::kForward, emulator::Order::kReverse};
 
 inline std::vector<float> RandomFloats(int64_t rows,
                                        int64_t cols,

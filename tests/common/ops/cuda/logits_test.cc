@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 using testing::RandomFloats;
-using testing::ScopedOrder;
+using testing::ScopedSeed;
 using testing::TestMatrix;
 
 constexpr int64_t kLogitsLimit = 2300, kLogitsChunks = 3, kLogitsStride = 3 * 1024;
@@ -74,8 +74,8 @@ TEST_CASE("From equal logits come the CPU's statistics and log-probs", "[cuda][l
   INFO("masked: " << masked);
   const std::vector<float> logits = TestLogits(kRows, 1, 9.0f, masked);
   const std::vector<ScoredRow> rows = RowsToScore(kRows);
-  for (const emulator::Order order : testing::kOrders) {
-    const ScopedOrder scoped(order);
+  for (const uint64_t seed : testing::TwoSeeds()) {
+    const ScopedSeed scoped(seed);
     const Scores scores = ScoreLogits(logits, 0, rows, 2);
     for (size_t row = 0; row < kRows; ++row) {
       ChunkStats chunks[kLogitsChunks];
@@ -134,8 +134,8 @@ TEST_CASE("The gradient of logits has the CPU's bits", "[cuda][logits]") {
   }
   // The last two chunks, up to the next multiple of eight ids.
   constexpr int64_t kFirst = 1024, kCols = 2304 - kFirst;
-  for (const emulator::Order order : testing::kOrders) {
-    const ScopedOrder scoped(order);
+  for (const uint64_t seed : testing::TwoSeeds()) {
+    const ScopedSeed scoped(seed);
     TestMatrix dlogits(DType::kBFloat16, kRows, kCols);
     LaunchLogitsBackward(nullptr,
                          {.logits = logits.data() + kFirst,

@@ -125,8 +125,8 @@ struct Gradients {
 
 TEST_CASE("Rows merged on a GPU have the bits of those merged on a CPU", "[weights][cuda]") {
   const Gpu gpu;
-  for (const emulator::Order order : testing::kOrders) {
-    const testing::ScopedOrder scoped(order);
+  for (const uint64_t seed : testing::TwoSeeds()) {
+    const testing::ScopedSeed scoped(seed);
     for (const SentShape& s : Shapes()) {
       const std::vector<float> a = Values(s.rank * s.in, 1), b = Values(s.rows * s.rank, 2);
       for (const DType base_dtype : kDTypes) {
@@ -187,8 +187,8 @@ TEST_CASE("Where B is zero a GPU merges the base, bit for bit, in its place too"
 TEST_CASE("Gradients of adapters on a GPU have the order of sums that is written down",
           "[weights][cuda]") {
   const Gpu gpu;
-  for (const emulator::Order order : testing::kOrders) {
-    const testing::ScopedOrder scoped(order);
+  for (const uint64_t seed : testing::TwoSeeds()) {
+    const testing::ScopedSeed scoped(seed);
     for (const SentShape& s : Shapes()) {
       INFO(s.rows << " x " << s.in << ", rank " << s.rank);
       Gradients want(s), got(s);

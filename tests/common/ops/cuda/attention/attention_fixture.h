@@ -9,7 +9,7 @@
 #include "common/ops/cuda/attention/attention.h"
 #include "tests/common/ops/cuda/test_cuda.h"
 #include "tests/common/ops/ops_fixture.h"
-#include "tests/emulator/emulator.h"
+#include "tests/emulator/scoped_seed.h"
 
 namespace tandem::testing {
 
@@ -25,13 +25,6 @@ class TestAttention {
   std::unique_ptr<CudaApi> cuda_;
   std::unique_ptr<CudaContext> context_;
   CudaAttention attention_;
-};
-
-// Threads and blocks in the other order while it lives.
-class ReversedThreads {
- public:
-  ReversedThreads() { emulator::SetOrder(emulator::Order::kReverse); }
-  ~ReversedThreads() { emulator::SetOrder(emulator::Order::kForward); }
 };
 
 // A pool whose every byte is 0xff: NaN.

@@ -7,23 +7,16 @@
 
 #include "common/ops/cuda/linear/gemm_kernels.h"
 #include "tests/common/ops/cuda/linear/gemm_fixture.h"
-#include "tests/emulator/emulator.h"
+#include "tests/emulator/scoped_seed.h"
 
 namespace tandem {
 namespace {
 
-using emulator::Order;
 using testing::DeviceMatrix;
 
 constexpr GemmTile kTiles[] = {GemmTile::k16x32, GemmTile::k32x32, GemmTile::k64x32,
                                GemmTile::k64x64, GemmTile::k128x128};
 constexpr GemmTile kWideTiles[] = {GemmTile::k64x64, GemmTile::k128x128};
-
-// Both orders of the emulator's threads; forward again in the end.
-struct BothOrders {
-  ~BothOrders() { emulator::SetOrder(Order::kForward); }
-  const std::array<Order, 2> orders = {Order::kForward, Order::kReverse};
-};
 
 Gemm ForwardOfGemm(Matrix in, const LinearWeight& weight, const DeviceMatrix& out) {
   return {.kind = GemmKind::kForward,
@@ -41,9 +34,8 @@ Gemm ForwardOfGemm(Matrix in, const LinearWeight& weight, const DeviceMatrix& ou
 }
 
 TEST_CASE("A forward product is fp32 sums and the bias, rounded once", "[ops][cuda][gemm]") {
-  const BothOrders both;
-  for (const Order order : both.orders) {
-    emulator::SetOrder(order);
+  for (const uint64_t seed : testing::TwoSeeds()) {
+    const testing::ScopedSeed scoped(seed);
     for (const GemmTile tile : kTiles) {
       for (const auto [m, n, k] : {std::array<int64_t, 3>{1, 8, 8},
                                    {17, 40, 72},
@@ -126,9 +118,8 @@ TEST_CASE("Logits are the sums themselves", "[ops][cuda][gemm]") {
 }
 
 TEST_CASE("The gradient of the input sums over the weight's rows", "[ops][cuda][gemm]") {
-  const BothOrders both;
-  for (const Order order : both.orders) {
-    emulator::SetOrder(order);
+  for (const uint64_t seed : testing::TwoSeeds()) {
+    const testing::ScopedSeed scoped(seed);
     for (const GemmTile tile : kWideTiles) {
       // 37 rows of W: dout's columns up to 40 are zeros, as the contract asks.
       for (const auto [m, n, k] :
@@ -207,9 +198,8 @@ TEST_CASE("The gradient of the input is added piece by piece, a row's bits its o
 
 TEST_CASE("The gradient of the weights adds the sum over rows to what is there",
           "[ops][cuda][gemm]") {
-  const BothOrders both;
-  for (const Order order : both.orders) {
-    emulator::SetOrder(order);
+  for (const uint64_t seed : testing::TwoSeeds()) {
+    const testing::ScopedSeed scoped(seed);
     for (const auto [rows, n, k] :
          {std::array<int64_t, 3>{70, 72, 136}, {1, 8, 8}, {130, 64, 200}, {200, 40, 24}}) {
       const DeviceMatrix dout = DeviceMatrix::Random(rows, n, 7, n + 16, NAN);
@@ -242,7 +232,6 @@ TEST_CASE("The gradient of the weights adds the sum over rows to what is there",
 }
 
 TEST_CASE("Column sums add the rows in a fixed order", "[ops][cuda][gemm]") {
-  const BothOrders both;
   for (const auto [rows, cols] : {std::array<int64_t, 2>{1, 8}, {31, 72}, {33, 64}, {200, 136}}) {
     const DeviceMatrix in = DeviceMatrix::Random(rows, cols, 7, cols + 8, NAN);
     std::vector<float> expected(static_cast<size_t>(cols));
@@ -255,8 +244,8 @@ TEST_CASE("Column sums add the rows in a fixed order", "[ops][cuda][gemm]") {
       }
       expected[static_cast<size_t>(col)] = 0.5f + total;
     }
-    for (const Order order : both.orders) {
-      emulator::SetOrder(order);
+    for (const uint64_t seed : testing::TwoSeeds()) {
+      const testing::ScopedSeed scoped(seed);
       std::vector<float> sums(static_cast<size_t>(cols), 0.5f);
       cuda::LaunchColumnSums(in.data(), rows, cols, in.stride(), sums.data(), nullptr);
       REQUIRE(sums == expected);
