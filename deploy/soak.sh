@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# A long run of the smallest model with faults at random moments: builds the programs, makes all steps once
+# without faults and once with kills and stops of controller, trainer and rollout, and compares the weights.
+# Writes memory, descriptors, threads, disk and step time to build/soak/soak.csv, and draws soak.svg of it.
+#   deploy/soak.sh [--steps N] [--seed N] [--fault-every N] [--save-every N] [--sample-every N] [--out DIR]
+# --steps         of each of the two runs (default 100000: one to two hours on a quiet machine)
+# --seed          which faults (default 1)
+# --fault-every   steps from one fault to the next, on average (default 500)
+# --save-every    steps from one checkpoint to the next, from which a run goes on after a kill (default 200)
+# --sample-every  steps from one row of the table to the next (default: a 200th of all)
+# --out           folder of the runs, which is emptied first (default build/soak)
+# Ends with 1, and says why, where memory, descriptors, threads or the disk grow beyond the bounds of
+# deploy/soak/soak.py, or where the weights differ.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage_if_asked "$@"
+in_front deploy/build.sh tandem-controller tandem-trainer tandem-rollout tandem-launcher tandemctl
+exec python3 deploy/soak/soak.py --bin "$BUILD/bin" --out "$BUILD/soak" "$@"
