@@ -177,5 +177,9 @@ int main(int argc, char** argv) {
   if (parsed != tandem::kExitDone) return parsed < 0 ? tandem::kExitDone : parsed;
   tandem::InitLog("controller", -1);
   tandem::InitFaultPoints("controller", 0);
-  return flags.dry_run ? tandem::CheckAndPlan(flags) : tandem::Run(flags);
+  if (flags.dry_run) return tandem::CheckAndPlan(flags);
+  tandem::FaultPoint("start");
+  const int code = tandem::Run(flags);
+  tandem::FaultPoint("end");
+  return code;
 }

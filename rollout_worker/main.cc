@@ -117,5 +117,8 @@ int main(int argc, char** argv) {
   if (parsed != tandem::kExitDone) return std::max(parsed, 0);
   tandem::InitLog("rollout", flags.rank);
   tandem::InitFaultPoints("rollout", flags.rank);
-  return tandem::Run(flags);
+  tandem::FaultPoint("start");
+  const int code = tandem::Run(flags);
+  tandem::FaultPoint("end");
+  return code;
 }

@@ -195,5 +195,8 @@ int main(int argc, char** argv) {
   tandem::InitLog("trainer", flags.rank);
   tandem::PinDeviceLibraries();
   tandem::InitFaultPoints("trainer", flags.rank);
-  return tandem::Run(flags);
+  tandem::FaultPoint("start");
+  const int code = tandem::Run(flags);
+  tandem::FaultPoint("end");
+  return code;
 }

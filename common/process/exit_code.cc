@@ -1,11 +1,15 @@
 #include "common/process/exit_code.h"
 
+#include "common/base/disk_refusal.h"
+
 namespace tandem {
 
 int ExitCodeAt(FailedAt stage, const absl::Status& status) {
   if (status.ok()) return kExitDone;
   // A place that is there and cannot be used, whichever key names it.
   if (absl::IsPermissionDenied(status) || absl::IsResourceExhausted(status)) return kExitIoError;
+  // A disk that fails says nothing of what is on it.
+  if (IsDiskRefused(status)) return kExitIoError;
   if (stage == FailedAt::kConfig) {
     return absl::IsNotFound(status) ? kExitNoInput : kExitRefused;
   }

@@ -20,9 +20,10 @@
 namespace tandem {
 namespace {
 
-enum class FaultAction { kKill, kStop, kFlip, kSlow, kHang };
+enum class FaultAction { kKill, kStop, kExit, kFlip, kSlow, kHang, kWait };
 
 constexpr absl::Duration kSlowness = absl::Milliseconds(500);
+constexpr absl::Duration kWaitStep = absl::Milliseconds(5);
 
 struct Fault {
   std::string point;
@@ -52,6 +53,10 @@ bool CreateMarker(const Fault& fault) {
 
 void Fire(const Fault& fault) {
   if (!CreateMarker(fault)) return;
+  if (fault.action == FaultAction::kExit) {
+    LogWarn("TANDEM_FAULT: exit at {}", fault.point);
+    _exit(1);
+  }
   const int signal = fault.action == FaultAction::kStop ? SIGSTOP : SIGKILL;
   LogWarn("TANDEM_FAULT: signal {} at {}", signal, fault.point);
   kill(getpid(), signal);
@@ -67,6 +72,8 @@ bool ActsFromHereOn(Fault& fault) {
 std::optional<FaultAction> ParseAction(const std::string& action) {
   if (action == "kill") return FaultAction::kKill;
   if (action == "stop") return FaultAction::kStop;
+  if (action == "exit") return FaultAction::kExit;
+  if (action == "wait") return FaultAction::kWait;
   if (action == "flip") return FaultAction::kFlip;
   if (action == "hang") return FaultAction::kHang;
   if (action == "slow") return FaultAction::kSlow;
@@ -87,7 +94,8 @@ void InitFaultPoints(const std::string& role, int rank) {
                           absl::SimpleAtoi(parts[3], &nth) && ParseAction(parts[4]).has_value();
     TANDEM_CHECK(
         readable,
-        "TANDEM_FAULT is not role:rank:point:nth:kill|stop|hang|flip|slow:marker: " + spec);
+        "TANDEM_FAULT is not role:rank:point:nth:kill|stop|exit|hang|wait|flip|slow:marker: " +
+            spec);
     if (parts[0] != role || fault_rank != rank) continue;
     faults.list.push_back({.point = parts[2],
                            .countdown = nth,
@@ -101,6 +109,7 @@ void FaultPoint(const char* point) {
   Faults& faults = AllFaults();
   if (!faults.any) return;
   bool slow = false, hang = false;
+  std::vector<std::string> awaited;
   {
     const MutexLock lock(faults.list_mutex);
     for (Fault& fault : faults.list) {
@@ -109,6 +118,8 @@ void FaultPoint(const char* point) {
         slow = ActsFromHereOn(fault) || slow;
       } else if (fault.action == FaultAction::kHang) {
         hang = (--fault.countdown == 0 && CreateMarker(fault)) || hang;
+      } else if (fault.action == FaultAction::kWait) {
+        if (--fault.countdown == 0 && CreateMarker(fault)) awaited.push_back(fault.marker + ".go");
       } else if (--fault.countdown == 0) {
         Fire(fault);
       }
@@ -117,6 +128,10 @@ void FaultPoint(const char* point) {
   if (slow) absl::SleepFor(kSlowness);
   if (hang) LogWarn("TANDEM_FAULT: hanging at {}", point);
   while (hang) pause();
+  for (const std::string& file : awaited) {
+    LogWarn("TANDEM_FAULT: waiting at {} for {}", point, file);
+    while (access(file.c_str(), F_OK) != 0) absl::SleepFor(kWaitStep);
+  }
 }
 
 bool FaultFlips(const char* point) {

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/disk_refusal.h"
 #include "common/base/status.h"
 #include "tests/support/temp_dir.h"
 
@@ -30,6 +31,17 @@ TEST_CASE("Exit codes tell configuration, inputs, disks, peers and bugs apart", 
   REQUIRE(ExitCodeAt(kRun, absl::InternalError("bug")) == 70);
   REQUIRE(ExitCodeAt(kRun, absl::OutOfRangeError("no group differs")) == 70);
   REQUIRE(ExitCodeAt(kRun, absl::ResourceExhaustedError("disk full")) == 74);
+}
+
+TEST_CASE("A disk that fails is told from damaged data, wherever it does", "[base]") {
+  for (const int error : {EIO, ENOSPC, EROFS}) {
+    INFO(error);
+    const absl::Status failed =
+        MarkedByErrno(absl::Status(IoErrorCode(error), "cannot write"), error);
+    for (const FailedAt stage : {FailedAt::kConfig, FailedAt::kInputs, FailedAt::kRun}) {
+      REQUIRE(ExitCodeAt(stage, failed) == 74);
+    }
+  }
 }
 
 TEST_CASE("A folder that cannot be made is not a missing input", "[base]") {

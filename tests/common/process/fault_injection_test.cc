@@ -3,11 +3,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include <catch2/catch.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -43,6 +45,31 @@ TEST_CASE("a fault fires once, at the named point, visit, role and rank") {
   REQUIRE(WTERMSIG(status) == SIGKILL);
   REQUIRE(std::filesystem::exists(marker));
   REQUIRE(Reach(fault, "train", 2) == 0);
+}
+
+TEST_CASE("an exit has code 1, and happens in one life of the process") {
+  const testing::TempDir dir;
+  const std::string fault = "trainer:1:save:1:exit:" + (dir.path() / "fired").string();
+  const int status = Reach(fault, "save", 1);
+  REQUIRE(WIFEXITED(status));
+  REQUIRE(WEXITSTATUS(status) == 1);
+  REQUIRE(Reach(fault, "save", 1) == 0);
+}
+
+TEST_CASE("a process waits at a point until it may go on, and the next process does not wait") {
+  const testing::TempDir dir;
+  const std::string marker = dir.path() / "fired";
+  const std::string fault = "trainer:1:save:2:wait:" + marker;
+  const pid_t child = fork();
+  if (child == 0) _exit(Reach(fault, "save", 2) == 0 ? 0 : 1);
+  testing::WaitUntil("the point", [&] { return std::filesystem::exists(marker); });
+  REQUIRE(waitpid(child, nullptr, WNOHANG) == 0);
+  std::ofstream(marker + ".go").close();
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(status == 0);
+  std::filesystem::remove(marker + ".go");
+  REQUIRE(Reach(fault, "save", 2) == 0);
 }
 
 TEST_CASE("a bit flips from its visit on, in one life of the process") {
