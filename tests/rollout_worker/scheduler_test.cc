@@ -221,6 +221,7 @@ TEST_CASE("A preempted sample takes the prompt's blocks over from another sample
   while (harness.scheduler().preemptions() == 0) harness.Step();
   const Sequence* preempted = group->sequences[1].get();
   REQUIRE(preempted->state == SequenceState::kWaiting);
+  const int64_t hits = harness.scheduler().prefix_hit_tokens();
   std::vector<PlannedSpan> spans;
   while (spans.empty()) {
     for (const PlannedSpan& span : harness.Step().spans) {
@@ -228,6 +229,7 @@ TEST_CASE("A preempted sample takes the prompt's blocks over from another sample
     }
   }
   REQUIRE(spans[0].first_position == 128);
+  REQUIRE(harness.scheduler().prefix_hit_tokens() == hits + 128);
   harness.Run();
 }
 
