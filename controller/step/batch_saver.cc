@@ -98,7 +98,9 @@ std::string BatchSaver::SamplesIndex(const StepBatch& batch) const {
     AddFacts(meta, batch, saved);
     entries.push_back(std::move(entry));
   }
-  return BatchHeaderToJson(MakeInfo(batch), entries);
+  SavedBatchInfo info = MakeInfo(batch);
+  info.metrics.clear();  // they are in the records, and some of them are times
+  return BatchHeaderToJson(info, entries);
 }
 
 std::string BatchSaver::SaveFailed(const StepBatch& batch, const std::string& failure) {

@@ -137,7 +137,8 @@ TEST_CASE("cuts by groups are made again as they were") {
   launcher.Wait();
   WaitUntil("the end of all", [&] { return rig.Running().empty(); });
   REQUIRE(rig.Launch().Wait() == 0);
-  REQUIRE(rig.RunFile(marker) == before);
+  // Behind the samples the file now has its index.
+  REQUIRE((rig.RunFile(marker).substr(0, before.size()) == before));
   RequireAgreed(OutcomeOf(rig, 3), 3);
 }
 

@@ -1,6 +1,5 @@
 #include "controller/store/sqlite/prompt_table.h"
 
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include "controller/store/sqlite/database.h"

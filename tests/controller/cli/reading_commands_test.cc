@@ -124,12 +124,12 @@ TEST_CASE("Samples are listed by step, by prompt, of a validation, and those tha
   const SampleRecord dropped{.sample_id = 3, .group = 2, .prompt = "three", .evicted = true};
   for (const int64_t step : {1, 2}) {
     REQUIRE(store->RecordSamples(step, {first, second, dropped}).ok());
-    REQUIRE(store
-                ->RecordStep({.step = step,
-                              .groups = {{.group = 0},
-                                         {.group = 1},
-                                         {.group = 2, .kind = GroupKind::kEvicted}}})
-                .ok());
+    REQUIRE(
+        store
+            ->RecordStep(
+                {.step = step,
+                 .groups = {{.group = 0}, {.group = 1}, {.group = 2, .kind = GroupKind::kEvicted}}})
+            .ok());
   }
   REQUIRE(
       store->RecordEvaluation({.step = 0, .responses = {{.prompt = "v", .response = "a"}}}).ok());

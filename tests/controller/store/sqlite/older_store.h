@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <catch2/catch.hpp>
 
 #include "controller/store/sqlite/database.h"
-#include "controller/store/sqlite/schema.h"
 
 namespace tandem::testing {
 

@@ -12,7 +12,6 @@
 #include "controller/store/record_pages.h"
 #include "controller/store/sqlite/database.h"
 #include "controller/store/sqlite/run_reader.h"
-#include "controller/store/sqlite/schema.h"
 #include "tests/controller/store/sqlite/older_store.h"
 #include "tests/support/temp_dir.h"
 
