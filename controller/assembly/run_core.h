@@ -34,6 +34,7 @@
 
 namespace tandem {
 
+class SignsOfLife;
 class TandemService;
 struct AssemblyOptions;
 
@@ -97,6 +98,7 @@ class RunCore {
 
   const std::unique_ptr<const v1::Config> config_;
   const bool log_json_;
+  const SignsOfLife* const signs_;
   const RunInputs inputs_;
   RunStores stores_;
   TrainOptions options_;
