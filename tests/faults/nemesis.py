@@ -116,7 +116,7 @@ def full_disk(scene):
 
 
 # What each role writes: the controller its store and the checkpoint's state, a trainer its part of it.
-WRITES = {"controller": "/run/", "trainer": "/checkpoints/", "launcher": "/run/logs/"}
+WRITES = {"controller": "/run/", "trainer": "/checkpoints/"}
 
 
 def disk(name):
