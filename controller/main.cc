@@ -27,6 +27,7 @@
 #include "controller/assembly/run_options.h"
 #include "controller/assembly/run_outputs.h"
 #include "controller/reward/check_reward.h"
+#include "controller/run/loop_watch.h"
 
 namespace tandem {
 namespace {
@@ -144,6 +145,7 @@ int CheckAndPlan(const Flags& flags) {
 int Run(const Flags& flags) {
   Signals signals;
   const PauseDetector pauses;
+  const SignsOfLife signs;
   absl::StatusOr<v1::Config> config = ReadConfig(flags);
   if (!config.ok()) return Refuse(FailedAt::kConfig, config.status());
   const auto assembly =
@@ -151,7 +153,8 @@ int Run(const Flags& flags) {
                         .start = flags.start_paused ? StartMode::kPaused : StartMode::kTrain,
                         .launch_id = flags.launch_id,
                         .build = ThisBuild(),
-                        .log_json = flags.log_json()});
+                        .log_json = flags.log_json(),
+                        .signs = &signs});
   if (!assembly.ok()) return Refuse(FailedAt::kInputs, assembly.status());
   signals.Watch(**assembly);
   const absl::Status status = (*assembly)->Run();

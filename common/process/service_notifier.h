@@ -18,7 +18,8 @@ class ServiceNotifier {
   // children of this process do not speak for it.
   explicit ServiceNotifier(Clock& clock = RealClock());
 
-  void Ready() { Send("READY=1"); }
+  // Thread-safe.
+  void Ready() const { Send("READY=1"); }
   // Call it often: sends a sign of life when interval() has passed since the last one.
   void KeepAlive();
   // A third of the watchdog's time; InfiniteDuration: there is no watchdog.

@@ -16,12 +16,15 @@
 
 namespace tandem {
 
+class SignsOfLife;
+
 struct AssemblyOptions {
   v1::Config config;  // resolved and validated
   StartMode start = StartMode::kTrain;
   std::string launch_id;  // see ResumeOptions
   BuildInfo build;        // of the program
   bool log_json = false;  // stdout gets JSON lines for programs instead of text for people
+  const SignsOfLife* signs = nullptr;  // outlives the Assembly; null: nobody hears that it listens
 };
 
 // Lifecycle: Create (loads and checks all inputs; no server runs yet) -> Run -> destructor.

@@ -17,7 +17,6 @@
 #include "common/process/cores.h"
 #include "common/process/files/controller_address.h"
 #include "common/process/files/run_token.h"
-#include "common/process/service_notifier.h"
 #include "common/process/threads.h"
 #include "controller/api/cluster_service.h"
 #include "controller/api/tandem_service.h"
@@ -111,6 +110,7 @@ RunCore::RunCore(const AssemblyOptions& options,
                  CheckPolicy check)
     : config_(std::make_unique<v1::Config>(options.config)),
       log_json_(options.log_json),
+      signs_(options.signs),
       inputs_(std::move(inputs)),
       stores_(std::move(stores)),
       options_(std::move(train)),
@@ -250,14 +250,11 @@ absl::Status RunCore::Serve(const StepContext& context,
   const PublishedAddress published(options_.run_dir, server->address());
   TellListening(server->address());
   std::atomic<bool> over = false;
-  ServiceNotifier notifier;
-  notifier.Ready();
-  LoopWatch loop(notifier, RealClock());
+  if (signs_ != nullptr) signs_->Ready();
   NamedThread watch("loss-watch", [&] {
     while (!over) {
       pool_.DetectLostAndCancelCalls();
       hangs.Poll();
-      loop.Poll();
       RealClock().Sleep(absl::Milliseconds(200));
     }
   });

@@ -35,6 +35,7 @@
 
 namespace tandem {
 
+class SignsOfLife;
 class TandemService;
 struct AssemblyOptions;
 
@@ -98,6 +99,7 @@ class RunCore {
 
   const std::unique_ptr<const v1::Config> config_;
   const bool log_json_;
+  const SignsOfLife* const signs_;
   const RunInputs inputs_;
   RunStores stores_;
   TrainOptions options_;

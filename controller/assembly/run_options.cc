@@ -80,6 +80,7 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.config_yaml = ConfigToYaml(config);
   options.save_moments = SavesContent(config, "optimizer");
   options.register_timeout = absl::Seconds(config.cluster().register_timeout_seconds());
+  options.heartbeat_timeout = absl::Seconds(config.cluster().heartbeat_timeout_seconds());
 
   options.train_batch_size = config.data().train_batch_size();
   options.samples_per_prompt = config.rollout().n();

@@ -6,6 +6,11 @@
 #include "common/process/thread_stacks.h"
 
 namespace tandem {
+namespace {
+
+constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
+
+}  // namespace
 
 void LoopWatch::Poll(const std::vector<ThreadProgress>& threads) {
   const auto still = meter_.Look(threads, clock_.Now());
@@ -26,6 +31,20 @@ void LoopWatch::TellOnce(const Standstill& still) {
       "Keep-alives stop until it continues, so the supervisor may restart the controller "
       "(cluster.watchdog_seconds)",
       absl::FormatDuration(still.time), still.progress.Text());
+}
+
+SignsOfLife::SignsOfLife() : loop_(notifier_, RealClock()) {
+  thread_ = NamedThread("signs of life", [this] {
+    while (!over_) {
+      loop_.Poll();
+      RealClock().Sleep(kLookEvery);
+    }
+  });
+}
+
+SignsOfLife::~SignsOfLife() {
+  over_ = true;
+  thread_.Join();
 }
 
 }  // namespace tandem

@@ -1,12 +1,14 @@
-// Reports to the supervisor that the train loop makes progress, not only that the process exists.
+// Reports to the supervisor that the controller lives and its train loop makes progress.
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/progress.h"
 #include "common/process/progress_watchdog.h"
 #include "common/process/service_notifier.h"
+#include "common/process/threads.h"
 
 namespace tandem {
 
@@ -29,6 +31,24 @@ class LoopWatch {
   Clock& clock_;
   StandstillMeter meter_;
   bool told_ = false;
+};
+
+// A thread sends keep-alives as LoopWatch says: while no thread that has work is stalled. It begins
+// before anything is read, so that the supervisor may expect a first sign soon after it started
+// the process, and ends after the report, so that a long one is not taken for a standstill.
+class SignsOfLife {
+ public:
+  SignsOfLife();
+  ~SignsOfLife();
+
+  // The controller listens. Thread-safe.
+  void Ready() const { notifier_.Ready(); }
+
+ private:
+  ServiceNotifier notifier_;
+  LoopWatch loop_;
+  std::atomic<bool> over_ = false;
+  NamedThread thread_;
 };
 
 }  // namespace tandem

@@ -2,13 +2,17 @@
 
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {
 namespace {
+
+constexpr absl::Duration kPaceStep = absl::Milliseconds(20);
 
 struct Nothing {};
 
@@ -21,7 +25,27 @@ absl::StatusOr<RunPosition> Recovery::Start(const std::string& checkpoint) {
   return LoadState();
 }
 
+void Recovery::Pace() {
+  Clock& clock = context_.clock;
+  const Instant again = failed_at_ + options_.heartbeat_timeout;
+  const std::vector<int64_t> workers = context_.pool.Incarnations();
+  if (workers == failed_with_ && clock.Now() < again) {
+    LogInfo(
+        "The same workers failed a moment ago: the next attempt follows in {}, or when one of "
+        "them was replaced",
+        absl::FormatDuration(again - clock.Now()));
+  }
+  while (workers == failed_with_ && clock.Now() < again && !interrupted() &&
+         context_.pool.Incarnations() == workers) {
+    NoteProgress();
+    clock.Sleep(kPaceStep);
+  }
+  failed_at_ = clock.Now();
+  failed_with_ = context_.pool.Incarnations();
+}
+
 absl::Status Recovery::AwaitAll(const absl::Status& loss) {
+  Pace();
   const absl::Status complete =
       context_.pool.WaitUntilComplete(options_.register_timeout, context_.interrupted);
   return WithMessage(complete, fmt::format("{} (first error: {})", std::string(complete.message()),

@@ -72,8 +72,12 @@ class Recovery {
   // The role to charge when LoadOnce fails: the trainers until they have loaded the state;
   // afterwards the rollouts, unless a trainer has restarted.
   WorkerRole LostWhileLoading() const;
-  // WaitUntilComplete; a failure also names `loss`, the first error.
+  // Pace, then WaitUntilComplete; a failure also names `loss`, the first error.
   absl::Status AwaitAll(const absl::Status& loss);
+  // A second failure in a row, for which no process was replaced, is that of a connection: until
+  // one is, the run waits as long after the first as a worker may be silent. Otherwise attempts
+  // that nothing has changed for would spend the restart budget in a moment.
+  void Pace();
   bool interrupted() const { return context_.interrupted && context_.interrupted(); }
   // Adds the remedy to the error of a checkpoint that cannot be loaded.
   absl::Status WithRemedy(const absl::Status& status) const;
@@ -87,6 +91,8 @@ class Recovery {
   bool loaded_ = false;                // the newest load is complete
   bool moments_ = true;                // the loaded checkpoint has them
   std::vector<int64_t> incarnations_;  // of the trainers at the last reset
+  Instant failed_at_ = Instant::InfinitePast();
+  std::vector<int64_t> failed_with_;  // the incarnations of all workers then
 };
 
 }  // namespace tandem

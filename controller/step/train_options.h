@@ -37,6 +37,7 @@ struct TrainOptions {
   int64_t expected_checkpoint_bytes = 0;  // of one, for messages; 0: unknown
   bool save_moments = true;               // of the optimizer, in checkpoints
   absl::Duration register_timeout = absl::Seconds(60);
+  absl::Duration heartbeat_timeout = absl::Seconds(10);  // how long a worker may be silent
 
   // Generation
   int64_t train_batch_size = 8;  // prompts

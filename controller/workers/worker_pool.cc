@@ -92,6 +92,12 @@ std::vector<int64_t> WorkerPool::TrainerIncarnations() const {
   return incarnations;
 }
 
+std::vector<int64_t> WorkerPool::Incarnations() const {
+  std::vector<int64_t> incarnations;
+  for (const WorkerEntry& entry : registry_.Workers()) incarnations.push_back(entry.incarnation);
+  return incarnations;
+}
+
 LedgerSnapshot WorkerPool::Ledger(const WorkerKey& key) const {
   const auto entry = registry_.Find(key);
   return entry ? entry->news.ledger : LedgerSnapshot{};

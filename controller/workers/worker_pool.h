@@ -52,6 +52,8 @@ class WorkerPool {
 
   // The incarnation of each rank's trainer; 0 where none is ready.
   std::vector<int64_t> TrainerIncarnations() const;
+  // Of all workers that have registered, lost or not: differs when a process was replaced.
+  std::vector<int64_t> Incarnations() const;
 
   // The worker's latest memory ledger, from a heartbeat or a report; empty if it never sent one.
   LedgerSnapshot Ledger(const WorkerKey& key) const;

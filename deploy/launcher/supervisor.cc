@@ -48,7 +48,7 @@ std::string ProcessExit::ToString() const {
   return fmt::format("exit code {}", code);
 }
 
-Actions Supervisor::Start(Instant) {
+Actions Supervisor::Start(Instant now) {
   std::vector<ProcessId> ids = {kController};
   for (int rank = 0; rank < options_.pairs; ++rank) {
     ids.push_back({Role::kTrainer, rank});
@@ -59,6 +59,7 @@ Actions Supervisor::Start(Instant) {
     processes_[id].alive = true;
     actions.push_back({.kind = Action::Kind::kSpawn, .id = id});
   }
+  alive_at_ = now;
   return actions;
 }
 
@@ -206,6 +207,7 @@ void Supervisor::StartDue(Instant now, Actions* actions) {
     }
     process.alive = true;
     process.restart_at = Instant::InfiniteFuture();
+    if (id.role == Role::kController) alive_at_ = now;
     actions->push_back({.kind = Action::Kind::kSpawn, .id = id});
   }
 }

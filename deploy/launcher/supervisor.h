@@ -54,7 +54,8 @@ struct SupervisorOptions {
   int pairs = 1;
   int max_restarts = 3;  // of each role within restart_window
   absl::Duration restart_window = absl::Hours(1);
-  // A controller that has given a sign of life and then none for so long is killed and restarted.
+  // A controller that has given no sign of life for so long is killed and restarted. It gives the
+  // first before it reads anything.
   absl::Duration watchdog = absl::InfiniteDuration();
   absl::Duration grace = absl::Seconds(20);       // from SIGTERM to SIGKILL
   absl::Duration stop_grace = absl::Minutes(10);  // the controller's when the user asks to stop
@@ -105,7 +106,8 @@ class Supervisor {
   State state_ = State::kRunning;
   std::map<ProcessId, Process> processes_;
   std::map<Role, std::deque<Instant>> restarts_;  // within the window, the oldest first
-  // Of the controller that runs; InfiniteFuture: it has given no sign of life yet.
+  // When the controller that runs gave its last sign of life, or was started; InfiniteFuture: none
+  // runs, or it is being killed.
   Instant alive_at_ = Instant::InfiniteFuture();
   int code_ = 0;
   std::string why_;

@@ -82,7 +82,7 @@ ALLOWED = {
     "controller/assembly": SHARED + ["common/device"] + CONTROLLER,
     # The entry point: flags, signals, exit code.
     "controller": BASE + ["common/config", "common/net", "controller/algorithm", "controller/assembly",
-                          "controller/report", "controller/reward"],
+                          "controller/report", "controller/reward", "controller/run"],
     # tandemctl is a client of the API and of files: nothing of what runs. It prints the manifest of a model, and
     # plans for the device of this host.
     "controller/cli": SHARED + ["common/device", "common/weights", "controller/algorithm", "controller/data", "controller/plan",

@@ -60,8 +60,8 @@ def judge(run, cell, outcome, expected):
     """What is not as expected after the fault, or ""."""
     if outcome.kind == "ends" or (outcome.kind == "may" and run.wait() != 0):
         code = run.wait()
-        if code != outcome.code:
-            return "the run does not end" if code is None else f"exit code {code}, not {outcome.code}"
+        if code is None or outcome.code not in (None, code):
+            return "the run does not end" if code is None else f"exit code {code}, not {outcome.code_text()}"
         processes.wait_until(lambda: not [pid for pid in processes.running(run.folder)
                                           if run.rewards is None or pid != run.rewards.pid], 60)
         wrong = "" if outcome.text in run.said() else f'nothing logged "{outcome.text}"'

@@ -18,8 +18,10 @@ import argparse
 import collections
 import concurrent.futures
 import fnmatch
+import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -28,6 +30,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 # pylint: disable=wrong-import-position
 import cell as cells  # noqa: E402
+import processes  # noqa: E402
 import random_kills  # noqa: E402
 import results  # noqa: E402
 import run as runs  # noqa: E402
@@ -124,6 +127,8 @@ def main():
     begin = time.monotonic()
     # Short: the names of sockets below it have at most 107 characters.
     folder = pathlib.Path(tempfile.mkdtemp(prefix="faults-"))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: (processes.end_below(folder), os._exit(128 + number)))
     inputs = runs.Inputs(folder / "inputs", args.build.resolve())
     done = run_all(tasks_of(args, outcomes, inputs, folder), args.jobs)
     verdicts = collections.Counter(result.verdict for result in done)

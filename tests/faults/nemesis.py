@@ -110,14 +110,13 @@ def full_disk(scene):
             if error.errno != errno.ENOSPC:
                 raise
     scene.go()
-    refused = "No space left on device"
-    scene.touched = processes.wait_until(lambda: scene.run.ended() or refused in scene.run.said(), DISK_SECONDS)
+    scene.touched = processes.wait_until(lambda: scene.run.ended() or "no space" in scene.run.said().lower(), DISK_SECONDS)
     time.sleep(1)
     filler.unlink()
 
 
 # What each role writes: the controller its store and the checkpoint's state, a trainer its part of it.
-WRITES = {"controller": "/run/", "trainer": "/checkpoints/", "launcher": "/run/logs/"}
+WRITES = {"controller": "/run/", "trainer": "/checkpoints/"}
 
 
 def disk(name):

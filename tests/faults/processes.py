@@ -2,6 +2,7 @@
 import os
 import pathlib
 import signal
+import subprocess
 import time
 
 MARK = "TANDEM_FAULTS_CELL"
@@ -24,6 +25,17 @@ def running(folder):
             if words:  # else it is dead, and not reaped yet
                 found[pid] = words
     return found
+
+
+def end_below(folder):
+    """Kills whatever was started for any cell below `folder`, and takes its disks away: the driver is being ended."""
+    mark = f"{MARK}={folder}/".encode()
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+        if any(entry.startswith(mark) for entry in read(pid, "environ").split(b"\0")):
+            send(pid, signal.SIGKILL)
+    for line in pathlib.Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
+        if line.split()[1].startswith(f"{folder}/"):
+            subprocess.run(["umount", "--lazy", line.split()[1]], check=False)
 
 
 PROGRAMS = {"controller": "tandem-controller", "trainer": "tandem-trainer", "rollout": "tandem-rollout",

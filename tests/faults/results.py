@@ -11,7 +11,7 @@ Written by `deploy/faults.sh`, which tries every cell on real runs of a tiny mod
 |---|---|
 | same | the run ended with 0 and the whole state of an undisturbed run, bit for bit: every file of every checkpoint, the metrics of every step |
 | ends N | the run ended with code N and the named error, as expected; started again, it ended as `same` |
-| same or N | either of both was expected, and came |
+| same or N | one of both was expected, and came; where N is `any`, no run may end with 0 and another state |
 | – | there is no such cell; the table says why |
 | WRONG, known | not as expected; known to be wrong, with the reason in the table |
 | skipped, not run | this machine cannot make the fault; the cell was not tried |
@@ -26,7 +26,7 @@ def shown(outcome, result, before):
     if result is None:
         return NOT_RUN if before == "–" else before
     if result.verdict == "as expected":
-        return {"same": "same", "ends": f"ends {outcome.code}", "may": f"same or {outcome.code}"}[outcome.kind]
+        return {"same": "same", "ends": f"ends {outcome.code}", "may": f"same or {outcome.code_text()}"}[outcome.kind]
     return {"skipped": "skipped", "wrong": "WRONG", "known": "known"}[result.verdict]
 
 

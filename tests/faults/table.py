@@ -5,7 +5,7 @@ The first row that fits a cell holds for it. Outcomes:
   same                 the run ends with 0 and the whole state of an undisturbed run
   same "TEXT"          and what the run logged contains TEXT
   ends CODE "TEXT"     the run ends with CODE and logs TEXT; the next start ends as `same`
-  may CODE "TEXT"      one of both, whichever comes first
+  may CODE "TEXT"      one of both, whichever comes first; CODE `any` is every one but 0
   none                 there is no such cell; "why" says why
   wrong                known to fail; "why" says how. The run of such a cell is shown, and fails nothing
 """
@@ -16,18 +16,21 @@ ROLES = ("controller", "trainer", "rollout", "launcher", "reward")
 FAULTS = ("kill", "pause", "stop", "hang", "exit", "slow", "cut", "half-open", "delay", "drop", "truncate", "flip",
           "link-down", "disk-full", "eio", "memory", "clock-forward", "clock-back")
 PHASES = ("start", "generate", "train", "optimize", "sync", "save", "wake", "end")
-OUTCOME = re.compile(r'(?P<kind>same|ends|may|none|wrong)(?: (?P<code>-?\d+))?(?: "(?P<text>[^"]*)")?$')
+OUTCOME = re.compile(r'(?P<kind>same|ends|may|none|wrong)(?: (?P<code>-?\d+|any))?(?: "(?P<text>[^"]*)")?$')
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     kind: str
-    code: int = 0
+    code: int | None = 0  # None: any but 0
     text: str = ""
     why: str = ""
 
+    def code_text(self):
+        return "any" if self.code is None else str(self.code)
+
     def __str__(self):
-        words = [self.kind] + ([str(self.code)] if self.kind in ("ends", "may") else []) + ([f'"{self.text}"'] if self.text else [])
+        words = [self.kind] + ([self.code_text()] if self.kind in ("ends", "may") else []) + ([f'"{self.text}"'] if self.text else [])
         return " ".join(words)
 
 
@@ -57,7 +60,8 @@ def outcome(column, why, line):
         raise TableError(f'line {line}: "ends" and "may" have an exit code and a text, and nothing else has a code')
     if kind in ("none", "wrong") and not why:
         raise TableError(f"line {line}: {kind} needs a reason")
-    return Outcome(kind, int(found["code"] or 0), found["text"] or "", why)
+    code = None if found["code"] == "any" else int(found["code"] or 0)
+    return Outcome(kind, code, found["text"] or "", why)
 
 
 def cells_of(text):

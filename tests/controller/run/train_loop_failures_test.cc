@@ -42,6 +42,51 @@ TEST_CASE("After a recovery and after a restart the weights are checked again",
   REQUIRE(rollout.journal.Count("trainer 0 CheckWeights()") == 1);
 }
 
+TEST_CASE("A connection that is away for a while does not spend the restart budget",
+          "[train_loop][recovery]") {
+  testing::FakeRun run(2);
+  run.options.heartbeat_timeout = absl::Minutes(2);
+  // Trainer 1 lives, and what it does fails until the connection is back.
+  constexpr absl::Duration kAway = absl::Minutes(3);
+  const Instant back = run.clock.Now() + kAway;
+  int calls = 0;
+  run.journal.OnCall("trainer 1 ForwardBackward", [&] {
+    ++calls;
+    if (run.clock.Now() >= back) return;
+    run.journal.FailNext("trainer 1", "ForwardBackward", absl::UnavailableError("cut off"));
+  });
+  REQUIRE(run.Run().ok());
+  // The second attempt follows at once, then each after as long as a worker may be silent.
+  REQUIRE(run.budget.spent() == 3);
+  REQUIRE(calls == 3 + 2);
+  REQUIRE(run.clock.Now() >= back);
+}
+
+TEST_CASE("A group of trainers that broke in a sync is made anew", "[train_loop][recovery]") {
+  testing::FakeRun run(2);
+  // As after a collective for which a rank came too late: all later ones fail until the reset.
+  run.journal.OnCall("trainer 0 SyncWeights", [&] {
+    if (run.journal.Count("trainer 0 OptimizerStep") == 0) return;
+    if (run.journal.Count("trainer 0 Reset") > 1) return;
+    run.journal.FailNext("trainer 0", "SyncWeights", absl::UnavailableError("rank 1 did not come"));
+  });
+  REQUIRE(run.Run().ok());
+  REQUIRE(run.journal.Count("trainer 0 Reset") == 2);
+  REQUIRE(run.budget.spent() <= 2);
+}
+
+TEST_CASE("Workers that die one after the other are replaced without a pause",
+          "[train_loop][recovery]") {
+  testing::FakeRun run(2);
+  run.options.heartbeat_timeout = absl::Minutes(2);
+  run.DieAt({WorkerRole::kTrainer, 1}, "ForwardBackward");
+  run.DieAt({WorkerRole::kTrainer, 0}, "ForwardBackward", 1);
+  const Instant begin = run.clock.Now();
+  REQUIRE(run.Run().ok());
+  REQUIRE(run.budget.spent() == 2);
+  REQUIRE(run.clock.Now() - begin < run.options.heartbeat_timeout);
+}
+
 TEST_CASE("An evaluation whose scores do not match its responses fails", "[train_loop]") {
   testing::FakeRun run(1);
   run.options.val_before_train = true;
