@@ -27,40 +27,41 @@ bool AnyHas(const Lines& lines, const std::string& part) {
 // a test fails instead of hanging.
 class Endless {
  public:
-  absl::Status Wait() {
-    std::unique_lock lock(mutex_);
-    begun_ = true;
-    const bool ended =
-        changed_.wait_for(lock, std::chrono::seconds(30), [this] { return cancelled_; });
-    return ended ? absl::CancelledError("cancelled") : absl::InternalError("nobody cancelled it");
+  void Hold(StatusDone done) {
+    {
+      std::lock_guard lock(mutex_);
+      held_.push_back(std::move(done));
+      begun_ = true;
+    }
+    if (cancelled_) Cancel();
   }
   void Cancel() {
-    std::lock_guard lock(mutex_);
     cancelled_ = true;
-    changed_.notify_all();
+    std::vector<StatusDone> held;
+    {
+      std::lock_guard lock(mutex_);
+      held.swap(held_);
+    }
+    for (const StatusDone& done : held) done(absl::CancelledError("cancelled"));
   }
   bool begun() const { return begun_; }
 
  private:
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::atomic<bool> begun_ = false;
-  bool cancelled_ = false;
+  std::vector<StatusDone> held_;
+  std::atomic<bool> begun_ = false, cancelled_ = false;
 };
 
 class EndlessRollout : public testing::FakeRolloutClient {
  public:
   using FakeRolloutClient::FakeRolloutClient;
-  void Generate(const GroupRequest&,
-                std::function<void(Sample)>,
-                std::function<void(absl::Status)> on_done) override {
-    threads_.emplace_back([this, on_done] { on_done(endless_.Wait()); });
+  void Generate(const GroupRequest&, std::function<void(Sample)>, StatusDone on_done) override {
+    endless_.Hold(std::move(on_done));
   }
   void CancelAll() override { endless_.Cancel(); }
 
  private:
   Endless endless_;
-  std::vector<std::jthread> threads_;
 };
 
 // Groups of three samples.
@@ -167,7 +168,9 @@ TEST_CASE("Nobody waits for the sync of a rollout that is not wanted any more",
   testing::FakeRun run(2);
   Endless sync;
   std::atomic<bool> endless = false;
-  run.on_sync = [&] { return endless ? sync.Wait() : absl::OkStatus(); };
+  run.on_sync = [&](StatusDone done) {
+    endless ? sync.Hold(std::move(done)) : done(absl::OkStatus());
+  };
   run.on_cancel = [&] { sync.Cancel(); };
   Serve(run);
   endless = true;
@@ -192,10 +195,10 @@ TEST_CASE("Ctrl-C in a step's sync aborts the sync and keeps the step",
   Endless sync;
   std::atomic<int> syncs = 0;
   // Two trainers, at the start and after the step.
-  run.on_sync = [&] {
-    if (++syncs <= 2) return absl::OkStatus();
+  run.on_sync = [&](StatusDone done) {
+    if (++syncs <= 2) return done(absl::OkStatus());
     run.control->StopNow();
-    return sync.Wait();
+    sync.Hold(std::move(done));
   };
   run.on_cancel = [&] { sync.Cancel(); };
   run.options.total_steps = 5;
