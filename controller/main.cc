@@ -18,6 +18,7 @@
 #include "common/net/start_checks.h"
 #include "common/process/exit_code.h"
 #include "common/process/fault_injection.h"
+#include "common/process/files/descriptor_limit.h"
 #include "common/process/files/private_files.h"
 #include "common/process/pause_detector.h"
 #include "common/process/threads.h"
@@ -148,6 +149,9 @@ int Run(const Flags& flags) {
   const SignsOfLife signs;
   absl::StatusOr<v1::Config> config = ReadConfig(flags);
   if (!config.ok()) return Refuse(FailedAt::kConfig, config.status());
+  const absl::Status descriptors = CheckDescriptors(
+      config->cluster().trainers() + config->cluster().rollouts(), RaiseDescriptorLimit());
+  if (!descriptors.ok()) return Refuse(FailedAt::kConfig, descriptors);
   const auto assembly =
       Assembly::Create({.config = *std::move(config),
                         .start = flags.start_paused ? StartMode::kPaused : StartMode::kTrain,

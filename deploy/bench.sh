@@ -2,7 +2,7 @@
 # Builds and runs the benchmarks of tests/bench and whole GRPO steps of configs/bench.yaml, prints
 # their tables with machine, instruction set and commit, then ratios with their targets, and
 # writes all figures to build/bench/*.json. Nothing is asserted. docs/reference/benchmarks.md explains every row.
-#   deploy/bench.sh [--runs N] [--only ops,comm,sync,generation,train,grpo] [--model DIR] [--peers [DIR]]
+#   deploy/bench.sh [--runs N] [--only ops,comm,sync,generation,train,grpo,load] [--model DIR] [--peers [DIR]]
 #   deploy/bench.sh --only build [--targets quickstart|all] [--no-tests] ...
 # --runs   repetitions, of which the best counts (default 3)
 # --peers  also runs the scripts of DIR (default ../shared/peers) for the ratios, in
@@ -30,8 +30,8 @@ while (($# > 0)); do
       if [ "$1" = --runs ] && ! [[ "$2" =~ ^[1-9][0-9]*$ ]]; then
         fail_usage "--runs takes a number from 1 on, not \"$2\""
       fi
-      if [ "$1" = --only ] && ! [[ ",$2" =~ ^(,(ops|comm|sync|generation|train|grpo))+$ ]]; then
-        fail_usage "--only takes build, or some of ops,comm,sync,generation,train,grpo, not \"$2\""
+      if [ "$1" = --only ] && ! [[ ",$2" =~ ^(,(ops|comm|sync|generation|train|grpo|load))+$ ]]; then
+        fail_usage "--only takes build, or some of ops,comm,sync,generation,train,grpo,load, not \"$2\""
       fi
       arguments+=("$1" "$2")
       shift
@@ -65,6 +65,6 @@ if [ -n "$peers" ]; then
   arguments+=(--peers "$peers")
 fi
 in_front deploy/build.sh tandem-ops-bench tandem-comm-bench tandem-sync-bench tandem-generation-bench \
-  tandem-train-bench tandem-controller tandem-trainer tandem-rollout tandem-launcher tandemctl
+  tandem-train-bench tandem-load-bench tandem-controller tandem-trainer tandem-rollout tandem-launcher tandemctl
 exec python3 deploy/bench/run.py --bin "$BUILD/bin" --out "$BUILD/bench" \
   --model "$MODEL" "${arguments[@]}"

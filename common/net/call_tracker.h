@@ -1,10 +1,14 @@
 // Keeps a client's running calls, so that another thread can cancel them.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include <absl/base/thread_annotations.h>
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 #include <absl/time/time.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/status.h>
@@ -50,5 +54,33 @@ class CallTracker {
   Mutex calls_mutex_;
   std::set<grpc::ClientContext*> calls_ ABSL_GUARDED_BY(calls_mutex_);
 };
+
+// Starts a call that occupies no thread while it runs, and that `calls` can cancel.
+// `start(context, request, response, end)` hands it to gRPC; `done(absl::StatusOr<Response>)` is
+// called exactly once, by a thread of gRPC's. Ends within `timeout` (CallDeadline).
+template <typename Response, typename Request, typename Start, typename Done>
+void StartCall(std::shared_ptr<CallTracker> calls,
+               absl::Duration timeout,
+               Request request,
+               const Start& start,
+               Done done) {
+  struct Running {
+    grpc::ClientContext context;
+    std::optional<CallDeadline> deadline;
+    Request request;
+    Response response;
+  };
+  auto running = std::make_shared<Running>();
+  running->request = std::move(request);
+  running->deadline.emplace(running->context, timeout);
+  calls->Add(&running->context);
+  start(&running->context, &running->request, &running->response,
+        [calls, running, done = std::move(done)](const grpc::Status& ended) {
+          calls->Remove(&running->context);
+          const absl::Status status = FromGrpcStatus(running->deadline->Explain(ended));
+          done(status.ok() ? absl::StatusOr<Response>(std::move(running->response))
+                           : absl::StatusOr<Response>(status));
+        });
+}
 
 }  // namespace tandem

@@ -1,7 +1,9 @@
 #include "controller/api/cluster_service.h"
 
+#include <functional>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -48,103 +50,169 @@ EngineProgress FromProto(const v1::EngineProgress& proto) {
           .still_for = absl::Seconds(proto.still_seconds())};
 }
 
+// Sends what `next` fills until it leaves a message empty; deletes itself at the end.
+class SampleWriter final : public grpc::ServerWriteReactor<v1::StreamSamplesResponse> {
+ public:
+  explicit SampleWriter(std::function<absl::Status(v1::StreamSamplesResponse*)> next)
+      : next_(std::move(next)) {
+    Continue();
+  }
+  void OnWriteDone(bool ok) override {
+    if (ok) return Continue();
+    Finish(ToGrpcStatus(absl::CancelledError("the trainer closed the stream")));
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void Continue() {
+    message_.Clear();
+    const absl::Status filled = next_(&message_);
+    if (!filled.ok() || message_.samples_size() == 0) return Finish(ToGrpcStatus(filled));
+    StartWrite(&message_);
+  }
+
+  const std::function<absl::Status(v1::StreamSamplesResponse*)> next_;
+  v1::StreamSamplesResponse message_;
+};
+
+// Hands each message to `take`; deletes itself at the end.
+class LogProbsReader final : public grpc::ServerReadReactor<v1::PutLogProbsRequest> {
+ public:
+  LogProbsReader(std::function<absl::Status(const v1::PutLogProbsRequest&)> take,
+                 v1::PutLogProbsResponse* response)
+      : take_(std::move(take)), response_(response) {
+    StartRead(&request_);
+  }
+  void OnReadDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::OK);
+    if (const absl::Status taken = take_(request_); !taken.ok()) {
+      return Finish(ToGrpcStatus(taken));
+    }
+    response_->set_accepted(response_->accepted() + request_.items_size());
+    StartRead(&request_);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  const std::function<absl::Status(const v1::PutLogProbsRequest&)> take_;
+  v1::PutLogProbsResponse* const response_;
+  v1::PutLogProbsRequest request_;
+};
+
 }  // namespace
 
-absl::Status ClusterService::CheckOwn(const grpc::ServerContext* context,
+absl::Status ClusterService::CheckOwn(const grpc::ServerContextBase* context,
                                       const WorkerKey& key) const {
   return CheckWorkerCall(context, project_, RoleName(key.role), key.rank);
 }
 
-grpc::Status ClusterService::Register(grpc::ServerContext* context,
-                                      const v1::RegisterRequest* request,
-                                      v1::RegisterResponse* response) {
-  const absl::StatusOr<Announcement> announcement = ParseAnnouncement(*request);
-  if (!announcement.ok()) return ToGrpcStatus(announcement.status());
-  const absl::Status own = CheckOwn(context, announcement->key);
+absl::StatusOr<int64_t> ClusterService::Accept(const grpc::ServerContextBase* context,
+                                               const v1::RegisterRequest& request) {
+  TANDEM_ASSIGN_OR_RETURN(const Announcement announcement, ParseAnnouncement(request));
+  const absl::Status own = CheckOwn(context, announcement.key);
   const absl::StatusOr<int64_t> incarnation =
-      own.ok() ? registry_.Register(*announcement) : absl::StatusOr<int64_t>(own);
+      own.ok() ? registry_.Register(announcement) : absl::StatusOr<int64_t>(own);
   if (!incarnation.ok()) {
     LogWarn("Refused a worker: {}", std::string(incarnation.status().message()));
-    return ToGrpcStatus(incarnation.status());
+    return incarnation;
   }
-  holders_.Write(registry_);
-  LogInfo("{} registered: incarnation {}, process {}, {}{}", announcement->key.Text(), *incarnation,
-          announcement->pid, announcement->address,
-          announcement->numerics_class.empty() ? "" : ", ready, " + announcement->numerics_class);
-  if (const std::string other = registry_.OtherBuild(*announcement); !other.empty()) {
+  LogInfo("{} registered: incarnation {}, process {}, {}{}", announcement.key.Text(), *incarnation,
+          announcement.pid, announcement.address,
+          announcement.numerics_class.empty() ? "" : ", ready, " + announcement.numerics_class);
+  if (const std::string other = registry_.OtherBuild(announcement); !other.empty()) {
     LogWarn("{}: accepted because of cluster.allow_other_build", other);
+  }
+  return incarnation;
+}
+
+grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* context,
+                                                   const v1::RegisterRequest* request,
+                                                   v1::RegisterResponse* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::StatusOr<int64_t> incarnation = Accept(context, *request);
+  if (!incarnation.ok()) {
+    reactor->Finish(ToGrpcStatus(incarnation.status()));
+    return reactor;
   }
   *response = welcome_;
   response->set_incarnation(*incarnation);
-  return grpc::Status::OK;
+  holders_.Write(registry_, [reactor] { reactor->Finish(grpc::Status::OK); });
+  return reactor;
 }
 
-grpc::Status ClusterService::Heartbeat(grpc::ServerContext* context,
-                                       const v1::HeartbeatRequest* request,
-                                       v1::HeartbeatResponse* response) {
-  const v1::WorkerId& worker = request->worker();
-  const absl::StatusOr<WorkerKey> key = ParseKey(worker.role(), worker.rank());
-  if (!key.ok()) return ToGrpcStatus(key.status());
-  if (const absl::Status own = CheckOwn(context, *key); !own.ok()) return ToGrpcStatus(own);
+absl::Status ClusterService::TakeHeartbeat(const grpc::ServerContextBase* context,
+                                           const v1::HeartbeatRequest& request) {
+  const v1::WorkerId& worker = request.worker();
+  TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, ParseKey(worker.role(), worker.rank()));
+  TANDEM_RETURN_IF_ERROR(CheckOwn(context, key));
+  HeartbeatNews news{.phase = request.phase(),
+                     .version = request.version(),
+                     .last_action = request.last_action(),
+                     .ledger = FromProto(request.ledger()),
+                     .numerics_class = request.numerics_class(),
+                     .progress = FromProto(request.progress())};
+  if (request.has_generation()) news.generation = FromProto(request.generation());
+  if (request.has_training()) news.training = FromProto(request.training());
+  return registry_.Heartbeat(key, worker.incarnation(), std::move(news));
+}
+
+grpc::ServerUnaryReactor* ClusterService::Heartbeat(grpc::CallbackServerContext* context,
+                                                    const v1::HeartbeatRequest* request,
+                                                    v1::HeartbeatResponse* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   response->set_stop(stopping_);
-  HeartbeatNews news{.phase = request->phase(),
-                     .version = request->version(),
-                     .last_action = request->last_action(),
-                     .ledger = FromProto(request->ledger()),
-                     .numerics_class = request->numerics_class(),
-                     .progress = FromProto(request->progress())};
-  if (request->has_generation()) news.generation = FromProto(request->generation());
-  if (request->has_training()) news.training = FromProto(request->training());
-  return ToGrpcStatus(registry_.Heartbeat(*key, worker.incarnation(), std::move(news)));
+  reactor->Finish(ToGrpcStatus(TakeHeartbeat(context, *request)));
+  return reactor;
 }
 
-absl::Status ClusterService::CheckCaller(const grpc::ServerContext* context,
+absl::Status ClusterService::CheckCaller(const grpc::ServerContextBase* context,
                                          const v1::WorkerId& worker) const {
   TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, ParseKey(worker.role(), worker.rank()));
   TANDEM_RETURN_IF_ERROR(CheckOwn(context, key));
   return registry_.CheckCurrent(key, worker.incarnation());
 }
 
-absl::Status ClusterService::StreamProbe(
-    const v1::StreamSamplesRequest& request,
-    grpc::ServerWriter<v1::StreamSamplesResponse>* writer) const {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<Sample> samples,
-                          probe_.Samples(request.step(), request.worker().rank()));
-  v1::StreamSamplesResponse message;
-  for (const Sample& sample : samples) *message.add_samples() = ToProto(sample);
-  writer->Write(message);
-  return absl::OkStatus();
-}
-
-grpc::Status ClusterService::StreamSamples(grpc::ServerContext* context,
-                                           const v1::StreamSamplesRequest* request,
-                                           grpc::ServerWriter<v1::StreamSamplesResponse>* writer) {
-  const absl::Status stream = [&]() -> absl::Status {
-    TANDEM_RETURN_IF_ERROR(CheckCaller(context, request->worker()));
-    if (request->probe()) return StreamProbe(*request, writer);
-    TANDEM_ASSIGN_OR_RETURN(
-        const std::vector<uint64_t> ids,
-        samples_.Assigned(request->step(), request->mini_batch(), request->worker().rank()));
-    v1::StreamSamplesResponse message;
-    for (const uint64_t id : ids) {
-      TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples_.Read(id));
-      *message.add_samples() = ToProto(sample);
-      if (message.ByteSizeLong() < kFlushedMessageBytes) continue;
-      if (!writer->Write(message)) return absl::CancelledError("the trainer closed the stream");
-      message.Clear();
+absl::StatusOr<ClusterService::SampleSource> ClusterService::SourceOf(
+    const grpc::ServerContextBase* context, const v1::StreamSamplesRequest& request) const {
+  TANDEM_RETURN_IF_ERROR(CheckCaller(context, request.worker()));
+  if (request.probe()) {
+    TANDEM_ASSIGN_OR_RETURN(std::vector<Sample> samples,
+                            probe_.Samples(request.step(), request.worker().rank()));
+    return [samples = std::move(samples)](v1::StreamSamplesResponse* message) mutable {
+      for (const Sample& sample : std::exchange(samples, {})) {
+        *message->add_samples() = ToProto(sample);
+      }
+      return absl::OkStatus();
+    };
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      std::vector<uint64_t> ids,
+      samples_.Assigned(request.step(), request.mini_batch(), request.worker().rank()));
+  return [this, ids = std::move(ids),
+          next = size_t{0}](v1::StreamSamplesResponse* message) mutable -> absl::Status {
+    while (next < ids.size() && message->ByteSizeLong() < kFlushedMessageBytes) {
+      TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples_.Read(ids[next++]));
+      *message->add_samples() = ToProto(sample);
     }
-    if (message.samples_size() > 0) writer->Write(message);
     return absl::OkStatus();
-  }();
-  return ToGrpcStatus(stream);
+  };
 }
 
-absl::Status ClusterService::TakeLogProbs(const v1::PutLogProbsRequest& request) {
+grpc::ServerWriteReactor<v1::StreamSamplesResponse>* ClusterService::StreamSamples(
+    grpc::CallbackServerContext* context, const v1::StreamSamplesRequest* request) {
+  absl::StatusOr<SampleSource> source = SourceOf(context, *request);
+  if (source.ok()) return new SampleWriter(*std::move(source));
+  return new SampleWriter([refused = source.status()](auto*) { return refused; });
+}
+
+absl::Status ClusterService::TakeLogProbs(const grpc::ServerContextBase* context,
+                                          const v1::PutLogProbsRequest& request) {
   static const std::map<std::string, TokenArray> kArrays = {
       {"current", TokenArray::kRecomputed},
       {"reference", TokenArray::kReference},
       {"sum_pi_squared", TokenArray::kSumPiSquared},
       {"training", TokenArray::kTraining}};
+  TANDEM_RETURN_IF_ERROR(CheckCaller(context, request.worker()));
   const bool probe = request.policy() == "probe";
   const auto array = kArrays.find(request.policy());
   if (!probe && array == kArrays.end()) {
@@ -162,21 +230,12 @@ absl::Status ClusterService::TakeLogProbs(const v1::PutLogProbsRequest& request)
   return absl::OkStatus();
 }
 
-grpc::Status ClusterService::PutLogProbs(grpc::ServerContext* context,
-                                         grpc::ServerReader<v1::PutLogProbsRequest>* reader,
-                                         v1::PutLogProbsResponse* response) {
-  int64_t accepted = 0;
-  const absl::Status put = [&]() -> absl::Status {
-    v1::PutLogProbsRequest request;
-    while (reader->Read(&request)) {
-      TANDEM_RETURN_IF_ERROR(CheckCaller(context, request.worker()));
-      TANDEM_RETURN_IF_ERROR(TakeLogProbs(request));
-      accepted += request.items_size();
-    }
-    return absl::OkStatus();
-  }();
-  response->set_accepted(accepted);
-  return ToGrpcStatus(put);
+grpc::ServerReadReactor<v1::PutLogProbsRequest>* ClusterService::PutLogProbs(
+    grpc::CallbackServerContext* context, v1::PutLogProbsResponse* response) {
+  const auto take = [this, context](const v1::PutLogProbsRequest& request) {
+    return TakeLogProbs(context, request);
+  };
+  return new LogProbsReader(take, response);
 }
 
 }  // namespace tandem

@@ -1,8 +1,10 @@
 // ClusterService: the RPCs that workers call. Translates gRPC into calls of registry, sample store
-// and probe.
+// and probe. No call occupies a thread while it waits, so a thousand workers need no thousand.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -14,7 +16,7 @@
 
 namespace tandem {
 
-class ClusterService final : public v1::ClusterService::Service {
+class ClusterService final : public v1::ClusterService::CallbackService {
  public:
   // `welcome` is the response to a registration, without the incarnation; `project` the one whose
   // workers may call over TLS (ServedProject). The references must outlive the service.
@@ -34,26 +36,34 @@ class ClusterService final : public v1::ClusterService::Service {
   // From now on the responses to heartbeats ask the workers to stop.
   void StopWorkers() { stopping_ = true; }
 
-  grpc::Status Register(grpc::ServerContext* context,
-                        const v1::RegisterRequest* request,
-                        v1::RegisterResponse* response) override;
-  grpc::Status Heartbeat(grpc::ServerContext* context,
-                         const v1::HeartbeatRequest* request,
-                         v1::HeartbeatResponse* response) override;
-  grpc::Status StreamSamples(grpc::ServerContext* context,
-                             const v1::StreamSamplesRequest* request,
-                             grpc::ServerWriter<v1::StreamSamplesResponse>* writer) override;
-  grpc::Status PutLogProbs(grpc::ServerContext* context,
-                           grpc::ServerReader<v1::PutLogProbsRequest>* reader,
-                           v1::PutLogProbsResponse* response) override;
+  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
+                                     const v1::RegisterRequest* request,
+                                     v1::RegisterResponse* response) override;
+  grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context,
+                                      const v1::HeartbeatRequest* request,
+                                      v1::HeartbeatResponse* response) override;
+  grpc::ServerWriteReactor<v1::StreamSamplesResponse>* StreamSamples(
+      grpc::CallbackServerContext* context, const v1::StreamSamplesRequest* request) override;
+  grpc::ServerReadReactor<v1::PutLogProbsRequest>* PutLogProbs(
+      grpc::CallbackServerContext* context, v1::PutLogProbsResponse* response) override;
 
  private:
+  // Fills the next message of a stream, or leaves it empty at the end.
+  using SampleSource = std::function<absl::Status(v1::StreamSamplesResponse*)>;
+
+  // The worker's incarnation.
+  absl::StatusOr<int64_t> Accept(const grpc::ServerContextBase* context,
+                                 const v1::RegisterRequest& request);
+  absl::Status TakeHeartbeat(const grpc::ServerContextBase* context,
+                             const v1::HeartbeatRequest& request);
   // Whether the call's certificate, if it has one, is that of the worker for which it is made.
-  absl::Status CheckOwn(const grpc::ServerContext* context, const WorkerKey& key) const;
-  absl::Status CheckCaller(const grpc::ServerContext* context, const v1::WorkerId& worker) const;
-  absl::Status StreamProbe(const v1::StreamSamplesRequest& request,
-                           grpc::ServerWriter<v1::StreamSamplesResponse>* writer) const;
-  absl::Status TakeLogProbs(const v1::PutLogProbsRequest& request);
+  absl::Status CheckOwn(const grpc::ServerContextBase* context, const WorkerKey& key) const;
+  absl::Status CheckCaller(const grpc::ServerContextBase* context,
+                           const v1::WorkerId& worker) const;
+  absl::StatusOr<SampleSource> SourceOf(const grpc::ServerContextBase* context,
+                                        const v1::StreamSamplesRequest& request) const;
+  absl::Status TakeLogProbs(const grpc::ServerContextBase* context,
+                            const v1::PutLogProbsRequest& request);
 
   WorkerRegistry& registry_;
   RankHolders& holders_;

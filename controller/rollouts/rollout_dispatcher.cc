@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "common/base/check.h"
@@ -17,6 +16,7 @@
 #include "common/base/progress.h"
 #include "common/base/status.h"
 #include "controller/rollouts/sample_check.h"
+#include "controller/workers/running_calls.h"
 
 namespace tandem {
 namespace {
@@ -83,17 +83,21 @@ absl::StatusOr<std::vector<GroupRequest>> SplitRequest(GroupRequest group, int64
 }
 
 void AbortRequests(const std::vector<RequestsToAbort>& wanted) {
-  std::vector<std::jthread> threads;
+  const auto running = std::make_shared<RunningCalls>(wanted.size());
   for (const RequestsToAbort& of_rollout : wanted) {
     // A request without ids would abort every request of the rollout.
     TANDEM_CHECK(!of_rollout.request_ids.empty(), "there must be a request to abort");
-    threads.emplace_back([&of_rollout] {
-      const absl::Status status = of_rollout.client->Abort(of_rollout.request_ids);
-      if (status.ok()) return;
-      LogWarn("rollout {} could not abort {} requests: {}", of_rollout.rank,
-              of_rollout.request_ids.size(), std::string(status.message()));
-    });
+    of_rollout.client->Abort(of_rollout.request_ids,
+                             [running, rank = of_rollout.rank,
+                              requests = of_rollout.request_ids.size()](absl::Status status) {
+                               if (!status.ok()) {
+                                 LogWarn("rollout {} could not abort {} requests: {}", rank,
+                                         requests, std::string(status.message()));
+                               }
+                               running->End();
+                             });
   }
+  running->WaitForAll();
 }
 
 namespace {

@@ -33,8 +33,8 @@ struct RequestsToAbort {
   std::vector<std::string> request_ids;  // at least one
 };
 
-// Calls RolloutClient::Abort on a thread for each rollout, so that a hanging rollout delays no
-// other; returns when all have answered. Failures are only logged: the stream of the aborted
+// Calls RolloutClient::Abort on all rollouts at once, so that a hanging rollout delays no other;
+// returns when all have answered. Failures are only logged: the stream of the aborted
 // samples reports them as well.
 void AbortRequests(const std::vector<RequestsToAbort>& wanted);
 

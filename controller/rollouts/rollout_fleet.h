@@ -71,7 +71,7 @@ class RolloutFleet {
   int64_t max_in_flight_samples() const { return options_.max_in_flight_samples; }
   int64_t vocab_limit() const { return options_.vocab_limit; }
 
-  // Calls all rollouts concurrently, on a thread for each. A rollout whose process is lost, or that
+  // Calls all rollouts at once. A rollout whose process is lost, or that
   // does not hold `version`, is brought back and called again; `on_rejoin` runs in between. Any
   // other failure is returned once all have answered, with the names of all rollouts that failed.
   absl::Status CallAll(

@@ -20,11 +20,13 @@ namespace {
 // What rollouts that are woken at the same time answer.
 class WakeReports {
  public:
-  absl::Status Wake(RolloutClient& client, int rank, const std::string& tag) {
-    TANDEM_ASSIGN_OR_RETURN(PhaseReport report, client.Wake({tag}));
-    const MutexLock lock(reports_mutex_);
-    reports_[rank] = std::move(report);
-    return absl::OkStatus();
+  // This object must live until `done` is called.
+  void Wake(RolloutClient& client, int rank, const std::string& tag, StatusDone done) {
+    const auto keep = [this, rank](PhaseReport report) {
+      const MutexLock lock(reports_mutex_);
+      reports_[rank] = std::move(report);
+    };
+    client.Wake({tag}, Keeping<PhaseReport>(keep, std::move(done)));
   }
   std::map<int, PhaseReport> Take() {
     const MutexLock lock(reports_mutex_);
@@ -76,9 +78,10 @@ void WeightSync::Forget(const std::vector<int>& ranks) {
 }
 
 absl::Status WeightSync::EndStaleUpdates() {
-  return AllAnswered(CallRollouts(pool_, routes_.rollouts(), [](RolloutClient& client, int) {
-    return client.AbortUpdate("the trainers start again from a checkpoint");
-  }));
+  return AllAnswered(
+      CallRollouts(pool_, routes_.rollouts(), [](RolloutClient& client, int, StatusDone done) {
+        client.AbortUpdate("the trainers start again from a checkpoint", std::move(done));
+      }));
 }
 
 void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
@@ -86,7 +89,9 @@ void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   const absl::Status status = AllAnswered(CallRollouts(
       pool_, ranks,
-      [](RolloutClient& client, int) { return client.AbortUpdate("the run was interrupted"); },
+      [](RolloutClient& client, int, StatusDone done) {
+        client.AbortUpdate("the run was interrupted", std::move(done));
+      },
       [deadline] { return std::chrono::steady_clock::now() > deadline; }));
   if (status.ok()) return;
   LogWarn("could not abort the open weight updates: {}", std::string(status.message()));
@@ -101,7 +106,7 @@ absl::StatusOr<std::vector<SyncReply>> WeightSync::Send(int64_t version,
     senders.push_back(routes_.TrainerOf(rank));
   }
   std::sort(senders.begin(), senders.end());
-  const auto send = [&](TrainerClient& trainer, int rank) {
+  const auto send = [&](TrainerClient& trainer, int rank, Done<SyncReply> done) {
     SyncCall command{.version = version, .senders = senders};
     const std::optional<int> rollout = routes_.RolloutOf(rank);
     if (const auto target = rollout ? targets.find(*rollout) : targets.end();
@@ -114,7 +119,7 @@ absl::StatusOr<std::vector<SyncReply>> WeightSync::Send(int64_t version,
       command.scramble =
           scramble_ == ScrambleMode::kAlways || (scramble_ == ScrambleMode::kFirst && first);
     }
-    return trainer.SyncWeights(command);
+    trainer.SyncWeights(command, std::move(done));
   };
   const TrainerCallOptions how{.interrupted = interrupted, .routes = &routes_};
   auto sent = CallAllTrainers<SyncReply>(pool_, send, how);
@@ -151,8 +156,8 @@ absl::StatusOr<WeightSyncResult> WeightSync::Sync(
   for (const int rank : result.ranks) serving_.erase(rank);
   synced_not_awake_.clear();
   WakeReports wakes;
-  const auto wake = [&](RolloutClient& client, int rank) {
-    return wakes.Wake(client, rank, "weights");
+  const auto wake = [&](RolloutClient& client, int rank, StatusDone done) {
+    wakes.Wake(client, rank, "weights", std::move(done));
   };
   Targets targets;
   const auto woken = CallRollouts(pool_, result.ranks, wake, interrupted);
@@ -195,8 +200,8 @@ absl::StatusOr<WeightSyncResult> WeightSync::Sync(
 
 absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake(const Interrupted& interrupted) {
   WakeReports wakes;
-  const auto wake = [&](RolloutClient& client, int rank) {
-    return wakes.Wake(client, rank, "kv_cache");
+  const auto wake = [&](RolloutClient& client, int rank, StatusDone done) {
+    wakes.Wake(client, rank, "kv_cache", std::move(done));
   };
   const std::map<int, Held> pending = std::exchange(synced_not_awake_, {});
   std::vector<int> ranks;
@@ -233,9 +238,10 @@ absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::CheckOn(const std::ve
     TANDEM_ASSIGN_OR_RETURN(const auto rollout, pool_.rollout(rank));
     addresses[routes_.TrainerOf(rank)] = rollout->address();
   }
-  const auto check = [&](TrainerClient& trainer, int rank) {
+  const auto check = [&](TrainerClient& trainer, int rank, Done<WeightCheckResult> done) {
     const auto address = addresses.find(rank);
-    return trainer.CheckWeights(address == addresses.end() ? "" : address->second, reference_dir);
+    trainer.CheckWeights(address == addresses.end() ? "" : address->second, reference_dir,
+                         std::move(done));
   };
   return CallAllTrainers<WeightCheckResult>(pool_, check,
                                             {.interrupted = interrupted, .routes = &routes_});

@@ -63,8 +63,8 @@ absl::Status Checkpointer::Save() {
   PhaseRecorder phases(step, context.pool, context.progress, context.clock);
   phases.Begin("save");
   TANDEM_ASSIGN_OR_RETURN(const std::string directory, context.checkpoints.Begin(step));
-  const auto save = [&](TrainerClient& trainer, int) {
-    return trainer.SaveState(directory, parts_.position.version);
+  const auto save = [&](TrainerClient& trainer, int, Done<SaveReply> done) {
+    trainer.SaveState(directory, parts_.position.version, std::move(done));
   };
   const auto saved = CallAllTrainers<SaveReply>(context.pool, save);
   FaultPoint("checkpoint");

@@ -17,9 +17,10 @@ namespace {
 // A call for CallAll or CallRollouts that puts a rollout to sleep, as deep as `mode` says, and
 // keeps its answer in `reports`, which has one place per rank.
 auto SleepAndReport(SleepMode mode, std::vector<std::optional<SleepReports>>& reports) {
-  return [mode, &reports](RolloutClient& rollout, int rank) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(reports[static_cast<size_t>(rank)], rollout.Sleep(mode));
-    return absl::OkStatus();
+  return [mode, &reports](RolloutClient& rollout, int rank, StatusDone done) {
+    std::optional<SleepReports>& own = reports[static_cast<size_t>(rank)];
+    const auto keep = [&own](SleepReports answer) { own = std::move(answer); };
+    rollout.Sleep(mode, Keeping<SleepReports>(keep, std::move(done)));
   };
 }
 

@@ -216,9 +216,10 @@ absl::Status Recovery::ResetTrainers(int64_t version) {
       .rendezvous = fmt::format("{}/group-{}.sock", options_.run_dir, generation_),
       .checkpoint_dir = checkpoint_,
       .version = version};
-  const auto reset = [&](TrainerClient& trainer, int) -> absl::StatusOr<Nothing> {
-    TANDEM_RETURN_IF_ERROR(trainer.Reset(command));
-    return Nothing{};
+  const auto reset = [&](TrainerClient& trainer, int, Done<Nothing> done) {
+    trainer.Reset(command, [done](const absl::Status& status) {
+      done(status.ok() ? absl::StatusOr<Nothing>(Nothing{}) : absl::StatusOr<Nothing>(status));
+    });
   };
   TANDEM_RETURN_IF_ERROR(CallAllTrainers<Nothing>(context_.pool, reset).status());
   incarnations_ = context_.pool.TrainerIncarnations();

@@ -24,10 +24,10 @@ absl::Status WeightPhases::Verify(StepBatch& batch) {
   if (!options_.probe) return absl::OkStatus();
   batch.phases.Begin("verify");
   std::vector<PhaseReport> reports(static_cast<size_t>(context_.pool.pairs()));
-  const auto verify = [&](RolloutClient& rollout, int rank) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(reports[static_cast<size_t>(rank)],
-                            rollout.VerifyWeights(position_.version));
-    return absl::OkStatus();
+  const auto verify = [&](RolloutClient& rollout, int rank, StatusDone done) {
+    PhaseReport& own = reports[static_cast<size_t>(rank)];
+    const auto keep = [&own](PhaseReport report) { own = std::move(report); };
+    rollout.VerifyWeights(position_.version, Keeping<PhaseReport>(keep, std::move(done)));
   };
   TANDEM_RETURN_IF_ERROR(context_.fleet.CallAll(position_.version, verify));
   batch.phases.Report(WorkerRole::kRollout, reports);

@@ -34,8 +34,8 @@ int64_t ComparableTokens(const SampleStore& samples, int64_t version, int64_t mi
 absl::StatusOr<std::vector<ReportedComparison>> ComputeLogProbs(WorkerPool& pool,
                                                                 ScoredPolicy policy,
                                                                 StepBatch& batch) {
-  const auto compute = [&](TrainerClient& trainer, int) {
-    return trainer.ComputeLogProbs(batch.step, policy);
+  const auto compute = [&](TrainerClient& trainer, int, Done<LogProbsReply> done) {
+    trainer.ComputeLogProbs(batch.step, policy, std::move(done));
   };
   TANDEM_ASSIGN_OR_RETURN(auto replies, CallAllTrainers<LogProbsReply>(pool, compute));
   std::vector<ReportedComparison> comparisons;
@@ -106,8 +106,8 @@ absl::Status TrainingPhase::ForwardBackward(StepBatch& batch,
                                             double share,
                                             const ForwardBackwardCall& command) {
   batch.phases.Begin("train");
-  const auto forward_backward = [&](TrainerClient& trainer, int) {
-    return trainer.ForwardBackward(command);
+  const auto forward_backward = [&](TrainerClient& trainer, int, Done<ForwardBackwardReply> done) {
+    trainer.ForwardBackward(command, std::move(done));
   };
   TANDEM_ASSIGN_OR_RETURN(const auto results,
                           CallAllTrainers<ForwardBackwardReply>(context_.pool, forward_backward));
@@ -130,8 +130,8 @@ absl::Status TrainingPhase::ForwardBackward(StepBatch& batch,
 absl::Status TrainingPhase::OptimizerStep(StepBatch& batch, double share) {
   batch.phases.Begin("optimize");
   const int64_t next_version = position_.version + 1;
-  const auto optimize = [&](TrainerClient& trainer, int) {
-    return trainer.OptimizerStep(next_version);
+  const auto optimize = [&](TrainerClient& trainer, int, Done<OptimizerStepReply> done) {
+    trainer.OptimizerStep(next_version, std::move(done));
   };
   // Even if the call fails, the trainers may hold changed weights.
   position_.version = next_version;

@@ -1,8 +1,10 @@
 #include "controller/workers/hang_detector.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -11,14 +13,18 @@
 namespace tandem {
 
 void HangDetector::Poll() {
-  for (const WorkerEntry& worker : registry_.Workers(true)) Look(worker);
+  std::vector<WorkerEntry> lost = registry_.Workers(WorkerChoice::kLostAndRestored);
+  std::erase_if(lost, [](const auto& worker) { return worker.state != WorkerEntry::State::kLost; });
+  // One that came back may hang again.
+  std::erase_if(requested_, [&lost](const auto& request) {
+    return std::none_of(lost.begin(), lost.end(), [&request](const WorkerEntry& worker) {
+      return worker.key() == request.first;
+    });
+  });
+  for (const WorkerEntry& worker : lost) Look(worker);
 }
 
 void HangDetector::Look(const WorkerEntry& worker) {
-  if (worker.state != WorkerEntry::State::kLost) {
-    requested_.erase(worker.key());  // one that came back may hang again
-    return;
-  }
   const bool silent = clock_.Now() - worker.last_heartbeat >= options_.no_heartbeat_for;
   if (!silent && !worker.stands_still) return;
   // On another host, or in another container, its number may be some other process's here.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -86,35 +87,54 @@ std::vector<WorkerEntry> RankHolders::Read() const {
 RankHolders::RankHolders(const std::string& run_dir) : RankHolders(run_dir, WritePrivateFile) {}
 
 RankHolders::RankHolders(const std::string& run_dir, Writer write)
-    : path_(run_dir + "/workers.json"), write_(std::move(write)) {}
+    : path_(run_dir + "/workers.json"),
+      write_(std::move(write)),
+      thread_("rank holders", [this] { WriteAllAsked(); }) {}
 
-void RankHolders::Write(const WorkerRegistry& registry) {
-  int64_t asked = 0;
+RankHolders::~RankHolders() {
   {
-    const MutexLock lock(turn_mutex_);
-    const int64_t own = ++asked_;
-    ++waiting_;
-    while (busy_ && covered_ < own) turn_ended_.Wait(turn_mutex_);
-    --waiting_;
-    if (covered_ >= own) return;
-    busy_ = true;
-    asked = asked_;  // the registry has what they ask for
+    const MutexLock lock(asked_mutex_);
+    ending_ = true;
+    changed_.NotifyAll();
   }
-  WriteNow(registry);
-  const MutexLock lock(turn_mutex_);
-  covered_ = asked;
+  thread_.Join();
+}
+
+void RankHolders::Write(const WorkerRegistry& registry, std::function<void()> done) {
+  const MutexLock lock(asked_mutex_);
+  asked_.push_back(std::move(done));
+  registry_ = &registry;
+  changed_.NotifyAll();
+}
+
+bool RankHolders::Take(std::vector<std::function<void()>>* asked, const WorkerRegistry** registry) {
+  const MutexLock lock(asked_mutex_);
   busy_ = false;
-  turn_ended_.NotifyAll();
+  changed_.NotifyAll();
+  while (asked_.empty() && !ending_) changed_.Wait(asked_mutex_);
+  *asked = std::exchange(asked_, {});
+  *registry = registry_;
+  return busy_ = !asked->empty();
+}
+
+void RankHolders::WriteAllAsked() {
+  std::vector<std::function<void()>> asked;
+  const WorkerRegistry* registry = nullptr;
+  while (Take(&asked, &registry)) {
+    WriteNow(*registry);  // it has what they ask for
+    for (const auto& done : asked) done();
+  }
 }
 
 int64_t RankHolders::waiting() const {
-  const MutexLock lock(turn_mutex_);
-  return waiting_;
+  const MutexLock lock(asked_mutex_);
+  return std::ssize(asked_);
 }
 
 void RankHolders::WriteNow(const WorkerRegistry& registry) {
   Json workers = Json::array();
-  for (const WorkerEntry& entry : registry.Workers(true)) workers.push_back(ToJson(entry));
+  for (const WorkerEntry& entry : registry.Workers(WorkerChoice::kRestoredToo))
+    workers.push_back(ToJson(entry));
   std::string text = workers.dump(1) + "\n";
   if (text == written_) return;
   const absl::Status written = write_(path_, text);
@@ -127,8 +147,8 @@ void RankHolders::WriteNow(const WorkerRegistry& registry) {
 }
 
 void RankHolders::Remove() {
-  const MutexLock lock(turn_mutex_);
-  while (busy_) turn_ended_.Wait(turn_mutex_);
+  const MutexLock lock(asked_mutex_);
+  while (busy_ || !asked_.empty()) changed_.Wait(asked_mutex_);
   written_.clear();
   std::error_code error;
   std::filesystem::remove(path_, error);

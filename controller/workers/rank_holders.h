@@ -10,6 +10,7 @@
 #include <absl/status/status.h>
 
 #include "common/base/mutex.h"
+#include "common/process/threads.h"
 #include "controller/workers/worker_registry.h"
 
 namespace tandem {
@@ -25,16 +26,18 @@ class RankHolders {
 
   explicit RankHolders(const std::string& run_dir);
   RankHolders(const std::string& run_dir, Writer write);
+  // Writes what it has been asked for.
+  ~RankHolders();
 
   // What was written last; nothing where there is no file. One that cannot be used is passed over,
   // with a line in the log.
   std::vector<WorkerEntry> Read() const;
 
-  // What `registry` has when it is called is on the disk when it returns. Calls that come while the
-  // file is written wait, and then one write does for all of them; a file that says so already is
-  // not written again. For the run's user alone. A failure is logged once: a full disk must not end
-  // a run.
-  void Write(const WorkerRegistry& registry);
+  // Calls `done`, from a thread of its own, when what `registry` has now is on the disk. What comes
+  // while the file is written is answered by one more write for all; a file that says so already is
+  // not written again. For the run's user alone. A failure is logged once, and `done` is called all
+  // the same: a full disk must not end a run. `registry` must live until then.
+  void Write(const WorkerRegistry& registry, std::function<void()> done);
   // Calls of Write that wait for another one's write now.
   int64_t waiting() const;
 
@@ -42,20 +45,24 @@ class RankHolders {
   void Remove();
 
  private:
+  void WriteAllAsked();
+  // Takes what has been asked for; false: nothing is, and this is being destroyed.
+  bool Take(std::vector<std::function<void()>>* asked, const WorkerRegistry** registry);
   // What Write writes, unless the file has it.
   void WriteNow(const WorkerRegistry& registry);
 
   const std::string path_;
   const Writer write_;
-  mutable Mutex turn_mutex_;  // never held while the disk is waited for
-  ConditionVariable turn_ended_;
-  int64_t asked_ ABSL_GUARDED_BY(turn_mutex_) = 0;    // calls of Write so far
-  int64_t covered_ ABSL_GUARDED_BY(turn_mutex_) = 0;  // of them, whose state has been written
-  int64_t waiting_ ABSL_GUARDED_BY(turn_mutex_) = 0;
-  bool busy_ ABSL_GUARDED_BY(turn_mutex_) = false;  // a call has the file
-  // Used by the call that has the file alone.
+  mutable Mutex asked_mutex_;  // never held while the disk is waited for
+  ConditionVariable changed_;
+  std::vector<std::function<void()>> asked_ ABSL_GUARDED_BY(asked_mutex_);
+  const WorkerRegistry* registry_ ABSL_GUARDED_BY(asked_mutex_) = nullptr;  // of the newest
+  bool busy_ ABSL_GUARDED_BY(asked_mutex_) = false;  // the thread writes or answers
+  bool ending_ ABSL_GUARDED_BY(asked_mutex_) = false;
+  // Used by the thread, and by Remove while it rests.
   std::string written_;
   bool told_ = false;
+  NamedThread thread_;
 };
 
 }  // namespace tandem

@@ -1,13 +1,11 @@
 #include "controller/workers/rollout_calls.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
-#include <thread>
+#include <utility>
 
-#include "common/base/mutex.h"
-#include "common/base/progress.h"
 #include "common/base/status.h"
+#include "controller/workers/running_calls.h"
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {
@@ -28,13 +26,30 @@ std::optional<int64_t> PrefillTokenCounter::Tokens() const {
 }
 
 std::optional<std::vector<PrefillTokenCounter::Count>> PrefillTokenCounter::Read(WorkerPool& pool) {
-  std::vector<Count> counts;
+  struct Reading {
+    explicit Reading(size_t rollouts) : counts(rollouts), running(rollouts) {}
+    std::vector<std::optional<Count>> counts;
+    RunningCalls running;
+  };
+  std::vector<std::shared_ptr<RolloutClient>> clients;
   for (int rank = 0; rank < pool.pairs(); ++rank) {
-    const auto rollout = pool.rollout(rank);
+    auto rollout = pool.rollout(rank);
     if (!rollout.ok()) return std::nullopt;
-    const auto tokens = (*rollout)->PrefilledTokens();
-    if (!tokens.ok()) return std::nullopt;
-    counts.push_back({(*rollout)->incarnation(), *tokens});
+    clients.push_back(*std::move(rollout));
+  }
+  const auto reading = std::make_shared<Reading>(clients.size());
+  for (size_t i = 0; i < clients.size(); ++i) {
+    const int64_t incarnation = clients[i]->incarnation();
+    clients[i]->PrefilledTokens([reading, i, incarnation](const absl::StatusOr<int64_t>& tokens) {
+      if (tokens.ok()) reading->counts[i] = {incarnation, *tokens};
+      reading->running.End();
+    });
+  }
+  reading->running.WaitForAll();
+  std::vector<Count> counts;
+  for (const std::optional<Count>& count : reading->counts) {
+    if (!count) return std::nullopt;
+    counts.push_back(*count);
   }
   return counts;
 }
@@ -43,41 +58,38 @@ std::vector<RolloutAnswer> CallRollouts(WorkerPool& pool,
                                         const std::vector<int>& ranks,
                                         const RolloutCall& call,
                                         const std::function<bool()>& interrupted) {
-  std::vector<RolloutAnswer> answers(ranks.size());
-  struct {
-    Mutex mutex;
-    ConditionVariable changed;
-    size_t running ABSL_GUARDED_BY(mutex);
-    std::vector<std::shared_ptr<RolloutClient>> clients ABSL_GUARDED_BY(mutex);  // that are called
-  } calls{.running = ranks.size(), .clients = {}};
-  const auto ask = [&](size_t i) {
-    RolloutAnswer& answer = answers[i];
+  struct Asking {
+    explicit Asking(size_t rollouts) : answers(rollouts), running(rollouts) {}
+    std::vector<RolloutAnswer> answers;  // each status written by its own call
+    RunningCalls running;
+  };
+  const auto asking = std::make_shared<Asking>(ranks.size());
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    RolloutAnswer& answer = asking->answers[i];
     answer.rank = ranks[i];
     auto client = pool.rollout(ranks[i]);
-    answer.status = client.status();
-    if (client.ok()) {
-      answer.client = *client;
-      const MutexLock lock(calls.mutex);
-      calls.clients.push_back(*client);
+    if (!client.ok()) {
+      answer.status = client.status();
+      asking->running.End();
+      continue;
     }
-    if (client.ok()) answer.status = call(**client, ranks[i]);
-    if (client.ok() && absl::IsUnavailable(answer.status)) {
-      pool.MarkLost({WorkerRole::kRollout, ranks[i]}, (*client)->incarnation());
-    }
-    const MutexLock lock(calls.mutex);
-    --calls.running;
-    calls.changed.NotifyAll();
-  };
-  std::vector<std::jthread> threads;
-  for (size_t i = 0; i < ranks.size(); ++i) threads.emplace_back(ask, i);
-  const MutexLock lock(calls.mutex);
-  while (calls.running > 0) {
-    NoteProgress();  // the calls have limits of their own
-    (void)calls.changed.WaitUntil(calls.mutex, std::chrono::steady_clock::now() + kInterruptPoll);
-    if (calls.running == 0 || !interrupted || !interrupted()) continue;
-    for (const auto& client : calls.clients) client->CancelAll();
+    answer.client = *std::move(client);
+    call(*answer.client, ranks[i], [asking, i, &pool](absl::Status status) {
+      RolloutAnswer& own = asking->answers[i];
+      if (absl::IsUnavailable(status)) {
+        pool.MarkLost({WorkerRole::kRollout, own.rank}, own.client->incarnation());
+      }
+      own.status = std::move(status);
+      asking->running.End();
+    });
   }
-  return answers;
+  while (!asking->running.Wait()) {
+    if (!interrupted || !interrupted()) continue;
+    for (const RolloutAnswer& answer : asking->answers) {
+      if (answer.client != nullptr) answer.client->CancelAll();
+    }
+  }
+  return std::move(asking->answers);
 }
 
 absl::Status AllAnswered(const std::vector<RolloutAnswer>& answers) {

@@ -13,8 +13,8 @@
 
 namespace tandem {
 
-// Counts the tokens that all rollouts prefill from the construction of the counter on. Calls one
-// rollout after another and marks none lost that does not answer. Not thread-safe.
+// Counts the tokens that all rollouts prefill from the construction of the counter on. Marks no
+// rollout lost that does not answer. Not thread-safe.
 class PrefillTokenCounter {
  public:
   // `pool` must outlive the counter.
@@ -36,8 +36,8 @@ class PrefillTokenCounter {
   const std::optional<std::vector<Count>> before_;  // by rank
 };
 
-// A call made on several rollouts at once.
-using RolloutCall = std::function<absl::Status(RolloutClient&, int rank)>;
+// Starts a call to one of several rollouts, whose end `done` hears of.
+using RolloutCall = std::function<void(RolloutClient&, int rank, StatusDone done)>;
 
 struct RolloutAnswer {
   int rank = 0;
@@ -45,9 +45,10 @@ struct RolloutAnswer {
   absl::Status status;
 };
 
-// Runs `call` on the rollouts of `ranks`, one thread each, and returns all answers in the order of
-// `ranks`. A rollout whose answer is Unavailable is marked lost. `interrupted` is polled; when it
-// returns true, calls that are under way end with Cancelled. An empty `interrupted` never does.
+// Makes `call` on the rollouts of `ranks` at once, without a thread for each, and returns all
+// answers in the order of `ranks`. A rollout whose answer is Unavailable is marked lost.
+// `interrupted` is polled; when it returns true, calls that are under way end with Cancelled. An
+// empty `interrupted` never does.
 std::vector<RolloutAnswer> CallRollouts(WorkerPool& pool,
                                         const std::vector<int>& ranks,
                                         const RolloutCall& call,

@@ -1,5 +1,6 @@
 #include "controller/workers/rollout_client.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -60,6 +61,22 @@ class GenerateReader : public grpc::ClientReadReactor<v1::GenerateEvent> {
   v1::GenerateEvent event_;
 };
 
+auto StatusOnly(StatusDone done) {
+  return [done = std::move(done)](const auto& response) { done(response.status()); };
+}
+// Takes `result_of(response)` to `done`.
+template <typename Result, typename ResultOf>
+auto ConvertedBy(Done<Result> done, ResultOf result_of) {
+  return [done = std::move(done), result_of](const auto& response) {
+    done(response.ok() ? absl::StatusOr<Result>(result_of(*response))
+                       : absl::StatusOr<Result>(response.status()));
+  };
+}
+auto Report(Done<PhaseReport> done) {
+  return ConvertedBy(std::move(done),
+                     [](const auto& response) { return FromProto(response.report()); });
+}
+
 class GrpcRolloutClient : public RolloutClient {
  public:
   GrpcRolloutClient(std::string address,
@@ -73,7 +90,7 @@ class GrpcRolloutClient : public RolloutClient {
 
   void Generate(const GroupRequest& request,
                 std::function<void(Sample)> on_sample,
-                std::function<void(absl::Status)> on_done) override {
+                StatusDone on_done) override {
     v1::GenerateRequest proto;
     proto.set_incarnation(incarnation_);
     proto.set_request_id(request.request_id);
@@ -91,69 +108,63 @@ class GrpcRolloutClient : public RolloutClient {
     reader->Start(stub_.get(), std::move(proto), timeout_);
   }
 
-  absl::Status Abort(const std::vector<std::string>& request_ids) override {
+  void Abort(const std::vector<std::string>& request_ids, StatusDone done) override {
     v1::AbortRequest request;
     request.set_incarnation(incarnation_);
     for (const std::string& id : request_ids) request.add_request_ids(id);
-    v1::AbortResponse response;
-    return calls_->Run(kShort, [&](auto* c) { return stub_->Abort(c, request, &response); });
+    Call<v1::AbortResponse>(&Calls::Abort, kShort, std::move(request), StatusOnly(std::move(done)));
   }
 
-  absl::StatusOr<SleepReports> Sleep(SleepMode mode) override {
+  void Sleep(SleepMode mode, Done<SleepReports> done) override {
     v1::SleepRequest request;
     request.set_incarnation(incarnation_);
     request.set_step(LogStep());
     request.set_level(mode == SleepMode::kLevel2 ? 2 : 1);
     request.set_drain_only(mode == SleepMode::kDrainOnly);
-    v1::SleepResponse response;
-    TANDEM_RETURN_IF_ERROR(
-        calls_->Run(timeout_, [&](auto* c) { return stub_->Sleep(c, request, &response); }));
-    return SleepReports{FromProto(response.generate()), FromProto(response.report())};
+    Call<v1::SleepResponse>(
+        &Calls::Sleep, timeout_, std::move(request),
+        ConvertedBy(std::move(done), [](const v1::SleepResponse& response) {
+          return SleepReports{FromProto(response.generate()), FromProto(response.report())};
+        }));
   }
 
-  absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>& tags) override {
+  void Wake(const std::vector<std::string>& tags, Done<PhaseReport> done) override {
     v1::WakeRequest request;
     request.set_incarnation(incarnation_);
     request.set_step(LogStep());
     for (const std::string& tag : tags) request.add_tags(tag);
-    v1::WakeResponse response;
-    TANDEM_RETURN_IF_ERROR(
-        calls_->Run(timeout_, [&](auto* c) { return stub_->Wake(c, request, &response); }));
-    return FromProto(response.report());
+    Call<v1::WakeResponse>(&Calls::Wake, timeout_, std::move(request), Report(std::move(done)));
   }
 
-  absl::StatusOr<PhaseReport> VerifyWeights(int64_t version) override {
+  void VerifyWeights(int64_t version, Done<PhaseReport> done) override {
     v1::VerifyWeightsRequest request;
     request.set_incarnation(incarnation_);
     request.set_version(version);
     request.set_step(LogStep());
-    v1::VerifyWeightsResponse response;
-    TANDEM_RETURN_IF_ERROR(calls_->Run(
-        timeout_, [&](auto* c) { return stub_->VerifyWeights(c, request, &response); }));
-    return FromProto(response.report());
+    Call<v1::VerifyWeightsResponse>(&Calls::VerifyWeights, timeout_, std::move(request),
+                                    Report(std::move(done)));
   }
 
-  absl::StatusOr<int64_t> PrefilledTokens() override {
-    const v1::RolloutStatusRequest request;
-    v1::RolloutStatusResponse response;
-    TANDEM_RETURN_IF_ERROR(
-        calls_->Run(kShort, [&](auto* c) { return stub_->GetStatus(c, request, &response); }));
-    return response.prefill_tokens();
+  void PrefilledTokens(Done<int64_t> done) override {
+    Call<v1::RolloutStatusResponse>(
+        &Calls::GetStatus, kShort, v1::RolloutStatusRequest(),
+        ConvertedBy(std::move(done), [](const v1::RolloutStatusResponse& response) {
+          return int64_t{response.prefill_tokens()};
+        }));
   }
 
-  absl::Status AbortUpdate(const std::string& reason) override {
+  void AbortUpdate(const std::string& reason, StatusDone done) override {
     v1::AbortUpdateRequest request;
     request.set_incarnation(incarnation_);
     request.set_version(-1);
     request.set_reason(reason);
-    v1::AbortUpdateResponse response;
-    return calls_->Run(timeout_,
-                       [&](auto* c) { return stub_->AbortUpdate(c, request, &response); });
+    Call<v1::AbortUpdateResponse>(&Calls::AbortUpdate, timeout_, std::move(request),
+                                  StatusOnly(std::move(done)));
   }
 
-  absl::Status Shutdown() override {
-    v1::RolloutShutdownResponse response;
-    return calls_->Run(kShort, [&](auto* c) { return stub_->Shutdown(c, {}, &response); });
+  void Shutdown(StatusDone done) override {
+    Call<v1::RolloutShutdownResponse>(&Calls::Shutdown, kShort, v1::RolloutShutdownRequest(),
+                                      StatusOnly(std::move(done)));
   }
 
   void CancelAll() override { calls_->CancelAll(); }
@@ -161,11 +172,28 @@ class GrpcRolloutClient : public RolloutClient {
   int64_t incarnation() const override { return incarnation_; }
 
  private:
+  using Calls = v1::RolloutService::StubInterface::async_interface;
+  template <typename Request, typename Response>
+  using Method = void (Calls::*)(grpc::ClientContext*,
+                                 const Request*,
+                                 Response*,
+                                 std::function<void(grpc::Status)>);
+
+  template <typename Response, typename Request, typename Then>
+  void Call(Method<Request, Response> method, absl::Duration timeout, Request request, Then then) {
+    StartCall<Response>(
+        calls_, timeout, std::move(request),
+        [&](grpc::ClientContext* context, const Request* sent, Response* response, auto end) {
+          (stub_->async()->*method)(context, sent, response, std::move(end));
+        },
+        std::move(then));
+  }
+
   const std::string address_;
   const int64_t incarnation_;
   const absl::Duration timeout_;
   const std::unique_ptr<v1::RolloutService::Stub> stub_;
-  // Shared with the readers, which may outlive this client.
+  // Shared with calls, which may outlive this client.
   const std::shared_ptr<CallTracker> calls_ = std::make_shared<CallTracker>();
 };
 }  // namespace

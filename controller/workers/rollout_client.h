@@ -13,6 +13,7 @@
 
 #include "common/types/ledger_snapshot.h"
 #include "common/types/sample.h"
+#include "controller/workers/done.h"
 
 namespace tandem {
 
@@ -60,45 +61,46 @@ struct SleepReports {
   PhaseReport sleep;
 };
 
-// The calls to one rollout. A call that an implementation does not override answers Unimplemented,
-// so that a fake implements only the calls that its tests make. Thread-safe. Errors: Unavailable,
-// DeadlineExceeded: the worker is lost or late; Aborted: another incarnation serves at the address;
-// Cancelled: CancelAll; FailedPrecondition: its state does not allow it.
+// The calls to one rollout. None waits: each returns at once, and `done` hears of its end. A call
+// that an implementation does not override ends with Unimplemented, so that a fake implements only
+// the calls that its tests make. Thread-safe. Errors: Unavailable, DeadlineExceeded: the worker is
+// lost or late; Aborted: another incarnation serves at the address; Cancelled: CancelAll;
+// FailedPrecondition: its state does not allow it.
 class RolloutClient {
  public:
   virtual ~RolloutClient() = default;
 
-  // Returns at once. `on_sample` is called for every finished sample, then `on_done` exactly once,
-  // from a thread of the client, never while this call runs on the same thread with a lock held.
+  // `on_sample` is called for every finished sample, then `on_done` exactly once, from a thread of
+  // the client, never while this call runs on the same thread with a lock held.
   virtual void Generate(const GroupRequest& /*request*/,
                         std::function<void(Sample)> /*on_sample*/,
-                        std::function<void(absl::Status)> on_done) {
+                        StatusDone on_done) {
     on_done(Unimplemented("Generate"));
   }
 
   // Aborts the named requests at the worker (all when empty). Their samples arrive with the tokens
   // generated so far, as kAborted. Idempotent.
-  virtual absl::Status Abort(const std::vector<std::string>& /*request_ids*/) {
-    return Unimplemented("Abort");
+  virtual void Abort(const std::vector<std::string>& /*request_ids*/, StatusDone done) {
+    done(Unimplemented("Abort"));
   }
-  virtual absl::StatusOr<SleepReports> Sleep(SleepMode /*mode*/) { return Unimplemented("Sleep"); }
+  virtual void Sleep(SleepMode /*mode*/, Done<SleepReports> done) { done(Unimplemented("Sleep")); }
   // `tags`: "weights", "kv_cache"; empty: both.
-  virtual absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>& /*tags*/) {
-    return Unimplemented("Wake");
+  virtual void Wake(const std::vector<std::string>& /*tags*/, Done<PhaseReport> done) {
+    done(Unimplemented("Wake"));
   }
   // Checks that the rollout still holds every byte of `version` as it was accepted. DataLoss names
   // the first tensor that differs.
-  virtual absl::StatusOr<PhaseReport> VerifyWeights(int64_t /*version*/) {
-    return Unimplemented("VerifyWeights");
+  virtual void VerifyWeights(int64_t /*version*/, Done<PhaseReport> done) {
+    done(Unimplemented("VerifyWeights"));
   }
   // Tokens that the process has prefilled since it started: of prompts, of continued samples, and
   // those computed again after a preemption.
-  virtual absl::StatusOr<int64_t> PrefilledTokens() { return Unimplemented("PrefilledTokens"); }
+  virtual void PrefilledTokens(Done<int64_t> done) { done(Unimplemented("PrefilledTokens")); }
   // Ends an update of any version that a lost trainer left open. Without effect if none is open.
-  virtual absl::Status AbortUpdate(const std::string& /*reason*/) {
-    return Unimplemented("AbortUpdate");
+  virtual void AbortUpdate(const std::string& /*reason*/, StatusDone done) {
+    done(Unimplemented("AbortUpdate"));
   }
-  virtual absl::Status Shutdown() { return Unimplemented("Shutdown"); }
+  virtual void Shutdown(StatusDone done) { done(Unimplemented("Shutdown")); }
 
   // Ends all calls that are under way with Cancelled.
   virtual void CancelAll() = 0;

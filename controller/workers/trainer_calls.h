@@ -6,16 +6,16 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include <absl/base/thread_annotations.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include "common/base/mutex.h"
-#include "common/base/progress.h"
 #include "common/base/status.h"
+#include "controller/workers/done.h"
 #include "controller/workers/sync_routes.h"
 #include "controller/workers/worker_pool.h"
 
@@ -46,9 +46,6 @@ inline int FailureSpecificity(const absl::Status& status) {
   return OriginOf(status) == FailureOrigin::kAnotherRank ? 2 : 3;
 }
 
-// How often a caller that waits for workers asks whether it was interrupted.
-inline constexpr std::chrono::milliseconds kInterruptPoll{50};
-
 // How long a failed rank may take to answer after another rank has noticed its failure, where a
 // caller sets no TrainerCallOptions::grace.
 inline constexpr std::chrono::seconds kRootCauseGrace{3};
@@ -56,29 +53,11 @@ inline constexpr std::chrono::seconds kRootCauseGrace{3};
 // Prefixes `status`, the result of a call to trainer `rank`, with the name of the worker that
 // failed, and marks that worker lost if it did not answer. `partner`: the rollout that the trainer
 // called; nullopt: unknown.
-inline absl::Status AttributeFailure(WorkerPool& pool,
-                                     int rank,
-                                     int64_t incarnation,
-                                     std::optional<int> partner,
-                                     const absl::Status& status) {
-  const WorkerKey trainer{WorkerRole::kTrainer, rank};
-  if (absl::IsCancelled(status)) {
-    return absl::CancelledError(trainer.Text() + " sends no heartbeats; its call was cancelled");
-  }
-  if (OriginOf(status) == FailureOrigin::kPartner && partner) {
-    const WorkerKey rollout{WorkerRole::kRollout, *partner};
-    const auto client = pool.rollout(*partner);
-    if (absl::IsUnavailable(status) && client.ok()) {
-      pool.MarkLost(rollout, (*client)->incarnation());
-    }
-    return Annotate(status, fmt::format("{} (reported by {})", rollout.Text(), trainer.Text()));
-  }
-  const bool own = OriginOf(status) == FailureOrigin::kHere;
-  if (absl::IsUnavailable(status) && own && !AnsweredByWorker(status)) {
-    pool.MarkLost(trainer, incarnation);
-  }
-  return Annotate(status, trainer.Text());
-}
+absl::Status AttributeFailure(WorkerPool& pool,
+                              int rank,
+                              int64_t incarnation,
+                              std::optional<int> partner,
+                              const absl::Status& status);
 
 struct TrainerCallOptions {
   // Polled (empty: never); when it returns true, all calls are cancelled and the result is
@@ -90,70 +69,60 @@ struct TrainerCallOptions {
   const SyncRoutes* routes = nullptr;
 };
 
-// Runs `call(TrainerClient&, rank) -> StatusOr<Result>` on all ranks, one thread each, and returns
-// the results by rank. A failure cancels the calls to the other ranks, which would otherwise wait
-// for the failed one. A failure that only reports that another rank failed leaves that rank
-// `options.grace` to answer first. The most specific failure (FailureSpecificity) is returned, the
-// first of equals, prefixed with the rank.
+// Calls to all trainers that are under way, and the failure that counts so far. Shared with the
+// calls; thread-safe.
+class TrainerCalls {
+ public:
+  // The clients of all ranks. `pool` and `routes` must live until every call has ended.
+  TrainerCalls(WorkerPool& pool,
+               std::vector<std::shared_ptr<TrainerClient>> clients,
+               const TrainerCallOptions& options);
+
+  // The call to `rank` has ended.
+  void End(int rank, const absl::Status& status);
+  // Returns when all have ended, with what CallAllTrainers returns of them.
+  absl::Status Wait();
+
+ private:
+  absl::Status failure() const;
+  // Whether all have ended by `until`; true as well when one has failed, if `or_failure`, or when
+  // one says more than that another failed, if `or_cause`.
+  bool WaitUntil(std::chrono::steady_clock::time_point until, bool or_failure, bool or_cause);
+
+  WorkerPool& pool_;
+  const std::vector<std::shared_ptr<TrainerClient>> clients_;  // by rank
+  const TrainerCallOptions options_;
+  mutable Mutex calls_mutex_;
+  ConditionVariable changed_;
+  size_t running_ ABSL_GUARDED_BY(calls_mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(calls_mutex_);
+};
+
+absl::StatusOr<std::vector<std::shared_ptr<TrainerClient>>> ClientsOfAllTrainers(WorkerPool& pool);
+
+// Makes `call(TrainerClient&, rank, Done<Result>)` on all ranks at once, without a thread for each,
+// and returns the results by rank. A failure cancels the calls to the other ranks, which would
+// otherwise wait for the failed one. A failure that only reports that another rank failed leaves
+// that rank `options.grace` to answer first. The most specific failure (FailureSpecificity) is
+// returned, the first of equals, prefixed with the rank.
 template <typename Result, typename Call>
 absl::StatusOr<std::vector<Result>> CallAllTrainers(WorkerPool& pool,
                                                     const Call& call,
                                                     const TrainerCallOptions& options = {}) {
-  std::vector<std::shared_ptr<TrainerClient>> clients;
-  for (int rank = 0; rank < pool.pairs(); ++rank) {
-    TANDEM_ASSIGN_OR_RETURN(auto client, pool.trainer(rank));
-    clients.push_back(std::move(client));
+  TANDEM_ASSIGN_OR_RETURN(const auto clients, ClientsOfAllTrainers(pool));
+  const auto calls = std::make_shared<TrainerCalls>(pool, clients, options);
+  const auto results = std::make_shared<std::vector<Result>>(clients.size());
+  for (size_t i = 0; i < clients.size(); ++i) {
+    const int rank = static_cast<int>(i);
+    const auto end = [calls, results, i, rank](absl::StatusOr<Result> result) {
+      const absl::Status status = result.status();
+      if (status.ok()) (*results)[i] = *std::move(result);
+      calls->End(rank, status);
+    };
+    call(*clients[i], rank, Done<Result>(end));
   }
-  struct {
-    Mutex mutex;
-    ConditionVariable changed;
-    size_t running ABSL_GUARDED_BY(mutex);
-    std::vector<Result> results ABSL_GUARDED_BY(mutex);
-    absl::Status failure ABSL_GUARDED_BY(mutex);
-  } answers{.running = clients.size(), .results = std::vector<Result>(clients.size())};
-  const auto run = [&](size_t rank) {
-    TrainerClient& client = *clients[rank];
-    absl::StatusOr<Result> result = call(client, static_cast<int>(rank));
-    const MutexLock lock(answers.mutex);
-    --answers.running;
-    answers.changed.NotifyAll();
-    if (result.ok()) {
-      answers.results[rank] = std::move(result).value();
-    } else if (FailureSpecificity(result.status()) > FailureSpecificity(answers.failure)) {
-      const int trainer = static_cast<int>(rank);
-      const auto partner =
-          options.routes != nullptr ? options.routes->RolloutOf(trainer) : std::nullopt;
-      answers.failure =
-          AttributeFailure(pool, trainer, client.incarnation(), partner, result.status());
-    }
-  };
-  std::vector<std::jthread> threads;
-  for (size_t rank = 0; rank < clients.size(); ++rank) threads.emplace_back(run, rank);
-  {
-    using std::chrono::steady_clock;
-    const MutexLock lock(answers.mutex);
-    while (answers.running > 0 && answers.failure.ok()) {
-      NoteProgress();  // the calls have limits of their own
-      (void)answers.changed.WaitUntil(answers.mutex, steady_clock::now() + kInterruptPoll);
-      if (answers.running == 0 || !answers.failure.ok()) break;
-      if (options.interrupted && options.interrupted())
-        answers.failure = absl::CancelledError("interrupted");
-    }
-    const auto graceful_until = steady_clock::now() + options.grace;
-    while (answers.running > 0 && OriginOf(answers.failure) == FailureOrigin::kAnotherRank &&
-           answers.changed.WaitUntil(answers.mutex, graceful_until)) {
-    }
-    // A thread may not have started its call yet, so cancel repeatedly until all have returned.
-    while (answers.running > 0) {
-      NoteProgress();
-      for (const auto& client : clients) client->CancelAll();
-      (void)answers.changed.WaitUntil(answers.mutex, steady_clock::now() + kInterruptPoll);
-    }
-  }
-  threads.clear();
-  const MutexLock lock(answers.mutex);
-  TANDEM_RETURN_IF_ERROR(answers.failure);
-  return std::move(answers.results);
+  TANDEM_RETURN_IF_ERROR(calls->Wait());
+  return std::move(*results);
 }
 
 }  // namespace tandem

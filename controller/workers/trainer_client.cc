@@ -1,6 +1,7 @@
 #include "controller/workers/trainer_client.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -55,6 +56,44 @@ ForwardBackwardReply ToResult(const v1::ForwardBackwardResponse& proto) {
   return result;
 }
 
+OptimizerStepReply ToResult(const v1::OptimizerStepResponse& proto) {
+  return {.grad_norm = proto.grad_norm(),
+          .learning_rate = proto.learning_rate(),
+          .skipped = proto.skipped(),
+          .report = FromProto(proto.report())};
+}
+
+LogProbsReply ToResult(const v1::ComputeLogProbsResponse& proto) {
+  return {.comparison = ComparisonFromProto(proto.comparison()),
+          .report = FromProto(proto.report())};
+}
+
+SyncReply ToResult(const v1::SyncWeightsResponse& proto) {
+  return {.bytes = proto.bytes(),
+          .buckets = proto.buckets(),
+          .tensors = proto.tensors(),
+          .seconds = proto.seconds(),
+          .changed_share = proto.changed_share(),
+          .digest = proto.digest(),
+          .report = FromProto(proto.report())};
+}
+
+WeightCheckResult ToResult(const v1::CheckWeightsResponse& proto) {
+  return {.version = proto.version(),
+          .expected = proto.expected(),
+          .checked = proto.checked(),
+          .missing = proto.missing(),
+          .unexpected = proto.unexpected(),
+          .mismatched = proto.mismatched(),
+          .first_difference = proto.first_difference(),
+          .differing = {proto.differing().begin(), proto.differing().end()},
+          .report = FromProto(proto.report())};
+}
+
+SaveReply ToResult(const v1::SaveStateResponse& proto) {
+  return {.bytes = proto.bytes(), .report = FromProto(proto.report())};
+}
+
 v1::ComputeLogProbsRequest::Policy PolicyToProto(ScoredPolicy policy) {
   switch (policy) {
     case ScoredPolicy::kCurrent:
@@ -69,6 +108,15 @@ v1::ComputeLogProbsRequest::Policy PolicyToProto(ScoredPolicy policy) {
   return v1::ComputeLogProbsRequest::POLICY_UNSPECIFIED;
 }
 
+// Takes a response to `done` as a plain struct.
+template <typename Result>
+auto Converted(Done<Result> done) {
+  return [done = std::move(done)](const auto& response) {
+    done(response.ok() ? absl::StatusOr<Result>(ToResult(*response))
+                       : absl::StatusOr<Result>(response.status()));
+  };
+}
+
 class GrpcTrainerClient : public TrainerClient {
  public:
   GrpcTrainerClient(int64_t incarnation,
@@ -76,7 +124,7 @@ class GrpcTrainerClient : public TrainerClient {
                     const std::shared_ptr<grpc::Channel>& channel)
       : incarnation_(incarnation), timeout_(timeout), stub_(v1::TrainerService::NewStub(channel)) {}
 
-  absl::Status Reset(const ResetCall& command) override {
+  void Reset(const ResetCall& command, StatusDone done) override {
     v1::TrainerResetRequest request;
     request.set_generation(command.generation);
     request.set_world_size(command.world_size);
@@ -85,11 +133,12 @@ class GrpcTrainerClient : public TrainerClient {
     request.set_version(command.version);
     request.set_step(LogStep());
     generation_ = command.generation;
-    return Call<v1::TrainerResetResponse>(&v1::TrainerService::Stub::Reset, request).status();
+    Call<v1::TrainerResetResponse>(&Calls::Reset, std::move(request),
+                                   [done](const auto& reply) { done(reply.status()); });
   }
 
-  absl::StatusOr<ForwardBackwardReply> ForwardBackward(
-      const ForwardBackwardCall& command) override {
+  void ForwardBackward(const ForwardBackwardCall& command,
+                       Done<ForwardBackwardReply> done) override {
     v1::ForwardBackwardRequest request;
     request.set_step(command.step);
     request.set_mini_batch(command.mini_batch);
@@ -100,112 +149,93 @@ class GrpcTrainerClient : public TrainerClient {
     request.set_compare_log_probs(command.compare_log_probs);
     request.set_first_update(command.first_update);
     request.set_log_probs_compared(command.log_probs_compared);
-    TANDEM_ASSIGN_OR_RETURN(
-        const auto response,
-        Call<v1::ForwardBackwardResponse>(&v1::TrainerService::Stub::ForwardBackward, request));
-    return ToResult(response);
+    Call<v1::ForwardBackwardResponse>(&Calls::ForwardBackward, std::move(request),
+                                      Converted(std::move(done)));
   }
 
-  absl::StatusOr<OptimizerStepReply> OptimizerStep(int64_t version) override {
+  void OptimizerStep(int64_t version, Done<OptimizerStepReply> done) override {
     v1::OptimizerStepRequest request;
     request.set_version(version);
-    TANDEM_ASSIGN_OR_RETURN(
-        const auto response,
-        Call<v1::OptimizerStepResponse>(&v1::TrainerService::Stub::OptimizerStep, request));
-    return OptimizerStepReply{.grad_norm = response.grad_norm(),
-                              .learning_rate = response.learning_rate(),
-                              .skipped = response.skipped(),
-                              .report = FromProto(response.report())};
+    Call<v1::OptimizerStepResponse>(&Calls::OptimizerStep, std::move(request),
+                                    Converted(std::move(done)));
   }
 
-  absl::StatusOr<LogProbsReply> ComputeLogProbs(int64_t step, ScoredPolicy policy) override {
+  void ComputeLogProbs(int64_t step, ScoredPolicy policy, Done<LogProbsReply> done) override {
     v1::ComputeLogProbsRequest request;
     request.set_step(step);
     request.set_policy(PolicyToProto(policy));
-    TANDEM_ASSIGN_OR_RETURN(
-        const auto response,
-        Call<v1::ComputeLogProbsResponse>(&v1::TrainerService::Stub::ComputeLogProbs, request));
-    return LogProbsReply{.comparison = ComparisonFromProto(response.comparison()),
-                         .report = FromProto(response.report())};
+    Call<v1::ComputeLogProbsResponse>(&Calls::ComputeLogProbs, std::move(request),
+                                      Converted(std::move(done)));
   }
 
-  absl::StatusOr<SyncReply> SyncWeights(const SyncCall& command) override {
+  void SyncWeights(const SyncCall& command, Done<SyncReply> done) override {
     v1::SyncWeightsRequest request;
     request.set_version(command.version);
     request.mutable_target_ranks()->Add(command.senders.begin(), command.senders.end());
     request.set_rollout_address(command.rollout_address);
     request.set_rollout_incarnation(command.rollout_incarnation);
     request.set_scramble(command.scramble);
-    TANDEM_ASSIGN_OR_RETURN(
-        const auto response,
-        Call<v1::SyncWeightsResponse>(&v1::TrainerService::Stub::SyncWeights, request));
-    return SyncReply{.bytes = response.bytes(),
-                     .buckets = response.buckets(),
-                     .tensors = response.tensors(),
-                     .seconds = response.seconds(),
-                     .changed_share = response.changed_share(),
-                     .digest = response.digest(),
-                     .report = FromProto(response.report())};
+    Call<v1::SyncWeightsResponse>(&Calls::SyncWeights, std::move(request),
+                                  Converted(std::move(done)));
   }
 
-  absl::StatusOr<WeightCheckResult> CheckWeights(const std::string& rollout_address,
-                                                 const std::string& hf_checkpoint) override {
+  void CheckWeights(const std::string& rollout_address,
+                    const std::string& hf_checkpoint,
+                    Done<WeightCheckResult> done) override {
     v1::CheckWeightsRequest request;
     request.set_rollout_address(rollout_address);
     request.set_hf_checkpoint(hf_checkpoint);
-    TANDEM_ASSIGN_OR_RETURN(
-        const auto response,
-        Call<v1::CheckWeightsResponse>(&v1::TrainerService::Stub::CheckWeights, request));
-    return WeightCheckResult{
-        .version = response.version(),
-        .expected = response.expected(),
-        .checked = response.checked(),
-        .missing = response.missing(),
-        .unexpected = response.unexpected(),
-        .mismatched = response.mismatched(),
-        .first_difference = response.first_difference(),
-        .differing = {response.differing().begin(), response.differing().end()},
-        .report = FromProto(response.report())};
+    Call<v1::CheckWeightsResponse>(&Calls::CheckWeights, std::move(request),
+                                   Converted(std::move(done)));
   }
 
-  absl::StatusOr<SaveReply> SaveState(const std::string& directory, int64_t version) override {
+  void SaveState(const std::string& directory, int64_t version, Done<SaveReply> done) override {
     v1::SaveStateRequest request;
     request.set_directory(directory);
     request.set_version(version);
-    TANDEM_ASSIGN_OR_RETURN(
-        const auto response,
-        Call<v1::SaveStateResponse>(&v1::TrainerService::Stub::SaveState, request));
-    return SaveReply{.bytes = response.bytes(), .report = FromProto(response.report())};
+    Call<v1::SaveStateResponse>(&Calls::SaveState, std::move(request), Converted(std::move(done)));
   }
 
-  absl::Status Shutdown() override {
-    v1::TrainerShutdownResponse response;
-    return calls_.Run(absl::Seconds(10),
-                      [&](auto* c) { return stub_->Shutdown(c, {}, &response); });
+  void Shutdown(StatusDone done) override {
+    Start<v1::TrainerShutdownResponse>(&Calls::Shutdown, absl::Seconds(10),
+                                       v1::TrainerShutdownRequest(),
+                                       [done](const auto& reply) { done(reply.status()); });
   }
 
-  void CancelAll() override { calls_.CancelAll(); }
+  void CancelAll() override { calls_->CancelAll(); }
   int64_t incarnation() const override { return incarnation_; }
 
  private:
-  template <typename Response, typename Request>
-  absl::StatusOr<Response> Call(grpc::Status (v1::TrainerService::Stub::*method)(
-                                    grpc::ClientContext*, const Request&, Response*),
-                                Request request) {
+  using Calls = v1::TrainerService::StubInterface::async_interface;
+  template <typename Request, typename Response>
+  using Method = void (Calls::*)(grpc::ClientContext*,
+                                 const Request*,
+                                 Response*,
+                                 std::function<void(grpc::Status)>);
+
+  template <typename Response, typename Request, typename Then>
+  void Start(Method<Request, Response> method, absl::Duration timeout, Request request, Then then) {
+    StartCall<Response>(
+        calls_, timeout, std::move(request),
+        [&](grpc::ClientContext* context, const Request* sent, Response* response, auto end) {
+          (stub_->async()->*method)(context, sent, response, std::move(end));
+        },
+        std::move(then));
+  }
+
+  template <typename Response, typename Request, typename Then>
+  void Call(Method<Request, Response> method, Request request, Then then) {
     request.set_incarnation(incarnation_);
     request.set_generation(generation_);
-    Response response;
-    TANDEM_RETURN_IF_ERROR(calls_.Run(timeout_, [&](grpc::ClientContext* context) {
-      return (stub_.get()->*method)(context, request, &response);
-    }));
-    return response;
+    Start<Response>(method, timeout_, std::move(request), std::move(then));
   }
 
   const int64_t incarnation_;
   std::atomic<int64_t> generation_{0};  // of the last Reset
   const absl::Duration timeout_;
   const std::unique_ptr<v1::TrainerService::Stub> stub_;
-  CallTracker calls_;
+  // Shared with calls, which may outlive this client.
+  const std::shared_ptr<CallTracker> calls_ = std::make_shared<CallTracker>();
 };
 
 }  // namespace

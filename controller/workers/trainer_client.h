@@ -14,6 +14,7 @@
 
 #include "common/rollout_correction/off_policy_metrics.h"
 #include "common/types/ledger_snapshot.h"
+#include "controller/workers/done.h"
 
 namespace tandem {
 
@@ -129,39 +130,47 @@ struct SaveReply {
   PhaseReport report;
 };
 
-// The calls to one trainer. A call that an implementation does not override answers Unimplemented,
-// so that a fake implements only the calls that its tests make. All calls block until the work is
-// done; collective ones must be made on every rank at once. Errors as in trainer.proto; Cancelled:
+// The calls to one trainer. None waits: each returns at once, and `done` hears of its end, so that
+// calls to a thousand ranks need no thousand threads. A call that an implementation does not
+// override ends with Unimplemented, so that a fake implements only the calls that its tests make.
+// Collective calls must be made on every rank at once. Errors as in trainer.proto; Cancelled:
 // CancelAll. Thread-safe.
 class TrainerClient {
  public:
   virtual ~TrainerClient() = default;
 
-  virtual absl::Status Reset(const ResetCall& /*command*/) { return Unimplemented("Reset"); }
-  virtual absl::StatusOr<ForwardBackwardReply> ForwardBackward(
-      const ForwardBackwardCall& /*command*/) {
-    return Unimplemented("ForwardBackward");
+  virtual void Reset(const ResetCall& /*command*/, StatusDone done) {
+    done(Unimplemented("Reset"));
   }
-  virtual absl::StatusOr<OptimizerStepReply> OptimizerStep(int64_t /*version*/) {
-    return Unimplemented("OptimizerStep");
+  virtual void ForwardBackward(const ForwardBackwardCall& /*command*/,
+                               Done<ForwardBackwardReply> done) {
+    done(Unimplemented("ForwardBackward"));
   }
-  virtual absl::StatusOr<LogProbsReply> ComputeLogProbs(int64_t /*step*/, ScoredPolicy /*policy*/) {
-    return Unimplemented("ComputeLogProbs");
+  virtual void OptimizerStep(int64_t /*version*/, Done<OptimizerStepReply> done) {
+    done(Unimplemented("OptimizerStep"));
   }
-  virtual absl::StatusOr<SyncReply> SyncWeights(const SyncCall& /*command*/) {
-    return Unimplemented("SyncWeights");
+  virtual void ComputeLogProbs(int64_t /*step*/,
+                               ScoredPolicy /*policy*/,
+                               Done<LogProbsReply> done) {
+    done(Unimplemented("ComputeLogProbs"));
+  }
+  virtual void SyncWeights(const SyncCall& /*command*/, Done<SyncReply> done) {
+    done(Unimplemented("SyncWeights"));
   }
   // `hf_checkpoint` empty: compare with the trainer's masters.
-  virtual absl::StatusOr<WeightCheckResult> CheckWeights(const std::string& /*rollout_address*/,
-                                                         const std::string& /*hf_checkpoint*/) {
-    return Unimplemented("CheckWeights");
+  virtual void CheckWeights(const std::string& /*rollout_address*/,
+                            const std::string& /*hf_checkpoint*/,
+                            Done<WeightCheckResult> done) {
+    done(Unimplemented("CheckWeights"));
   }
-  virtual absl::StatusOr<SaveReply> SaveState(const std::string& /*directory*/,
-                                              int64_t /*version*/) {
-    return Unimplemented("SaveState");
+  virtual void SaveState(const std::string& /*directory*/,
+                         int64_t /*version*/,
+                         Done<SaveReply> done) {
+    done(Unimplemented("SaveState"));
   }
-  virtual absl::Status Shutdown() { return Unimplemented("Shutdown"); }
+  virtual void Shutdown(StatusDone done) { done(Unimplemented("Shutdown")); }
 
+  // Ends all calls that are under way with Cancelled.
   virtual void CancelAll() = 0;
   virtual int64_t incarnation() const = 0;
 

@@ -1,7 +1,7 @@
 #include "controller/workers/worker_pool.h"
 
 #include <algorithm>
-#include <thread>
+#include <memory>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
+#include "controller/workers/running_calls.h"
 
 namespace tandem {
 namespace {
@@ -22,20 +23,25 @@ absl::StatusOr<std::shared_ptr<Client>> CurrentClient(
     const WorkerKey& key,
     std::map<int, std::shared_ptr<Client>>& clients,
     const Make& make) {
-  const std::optional<WorkerEntry> entry = registry.Ready(key);
-  if (!entry) {
+  const std::optional<int64_t> incarnation = registry.ReadyIncarnation(key);
+  if (!incarnation) {
     return MakeStatus(absl::StatusCode::kUnavailable, "{} is not ready", key.Text());
   }
   std::shared_ptr<Client>& client = clients[key.rank];
-  if (client == nullptr || client->incarnation() != entry->incarnation) {
-    TANDEM_ASSIGN_OR_RETURN(client, make(*entry));
+  if (client == nullptr || client->incarnation() != *incarnation) {
+    // It may be another by now, which the next call then is to.
+    TANDEM_ASSIGN_OR_RETURN(client, make(*registry.Find(key)));
   }
   return client;
 }
 
+bool IsCurrent(const WorkerRegistry& registry, const WorkerKey& key, int64_t incarnation) {
+  return registry.ReadyIncarnation(key) == incarnation;
+}
+
 // Whether a worker of an earlier controller, which has not come back, keeps others from its rank.
 bool AnyRankIsHeld(const WorkerRegistry& registry) {
-  const std::vector<WorkerEntry> workers = registry.Workers(true);
+  const std::vector<WorkerEntry> workers = registry.Workers(WorkerChoice::kRestoredToo);
   return std::any_of(workers.begin(), workers.end(), [](const WorkerEntry& worker) {
     return worker.restored && worker.held_for > absl::ZeroDuration();
   });
@@ -86,8 +92,7 @@ absl::StatusOr<std::shared_ptr<RolloutClient>> WorkerPool::rollout(int rank) {
 std::vector<int64_t> WorkerPool::TrainerIncarnations() const {
   std::vector<int64_t> incarnations;
   for (int rank = 0; rank < pairs_; ++rank) {
-    const auto entry = registry_.Ready({WorkerRole::kTrainer, rank});
-    incarnations.push_back(entry ? entry->incarnation : 0);
+    incarnations.push_back(registry_.ReadyIncarnation({WorkerRole::kTrainer, rank}).value_or(0));
   }
   return incarnations;
 }
@@ -129,32 +134,28 @@ void WorkerPool::DetectLostAndCancelCalls() {
                 : "No heartbeat from " + name + " for cluster.heartbeat_timeout_seconds");
   }
   const MutexLock lock(clients_mutex_);
-  const auto is_current = [this](const WorkerKey& key, int64_t incarnation) {
-    const auto entry = registry_.Ready(key);
-    return entry && entry->incarnation == incarnation;
-  };
   for (const auto& [rank, client] : trainers_) {
-    if (client && !is_current({WorkerRole::kTrainer, rank}, client->incarnation())) {
+    if (client && !IsCurrent(registry_, {WorkerRole::kTrainer, rank}, client->incarnation())) {
       client->CancelAll();
     }
   }
   for (const auto& [rank, client] : rollouts_) {
-    if (client && !is_current({WorkerRole::kRollout, rank}, client->incarnation())) {
+    if (client && !IsCurrent(registry_, {WorkerRole::kRollout, rank}, client->incarnation())) {
       client->CancelAll();
     }
   }
 }
 
 void WorkerPool::ShutdownAll() {
-  std::vector<std::jthread> threads;
+  const auto running = std::make_shared<RunningCalls>(static_cast<size_t>(2 * pairs_));
+  const auto end = [running](const absl::Status&) { running->End(); };
   for (int rank = 0; rank < pairs_; ++rank) {
-    threads.emplace_back([this, rank] {
-      if (auto client = rollout(rank); client.ok()) (void)(*client)->Shutdown();
-    });
-    threads.emplace_back([this, rank] {
-      if (auto client = trainer(rank); client.ok()) (void)(*client)->Shutdown();
-    });
+    const auto of_rank = rollout(rank);
+    of_rank.ok() ? (*of_rank)->Shutdown(end) : running->End();
+    const auto partner = trainer(rank);
+    partner.ok() ? (*partner)->Shutdown(end) : running->End();
   }
+  running->WaitForAll();
 }
 
 }  // namespace tandem

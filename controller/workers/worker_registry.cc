@@ -210,6 +210,13 @@ absl::Status WorkerRegistry::CheckNumerics(const WorkerKey& key,
   return absl::OkStatus();
 }
 
+absl::Status WorkerRegistry::CheckNumericsOf(const WorkerEntry& entry,
+                                             const std::string& numerics_class) const {
+  const bool told =
+      entry.state != WorkerEntry::State::kLost && entry.news.numerics_class == numerics_class;
+  return told ? absl::OkStatus() : CheckNumerics(entry.key(), numerics_class);
+}
+
 absl::Status WorkerRegistry::CheckChoices(const Announcement& announcement) const {
   for (const auto& [other, entry] : workers_) {
     if (other == announcement.key || entry.state == WorkerEntry::State::kLost) continue;
@@ -268,8 +275,8 @@ absl::Status WorkerRegistry::Heartbeat(const WorkerKey& key,
                                        HeartbeatNews news) {
   const MutexLock lock(workers_mutex_);
   TANDEM_RETURN_IF_ERROR(CheckCurrentLocked(key, incarnation));
-  TANDEM_RETURN_IF_ERROR(CheckNumerics(key, news.numerics_class));
   WorkerEntry& entry = workers_.at(key);
+  TANDEM_RETURN_IF_ERROR(CheckNumericsOf(entry, news.numerics_class));
   const bool still = news.progress.still_for >= options_.progress_limit;
   if (still && entry.stands_still && entry.state == WorkerEntry::State::kLost) {
     // Its rank is another process's after heartbeat_timeout, even if it cannot end itself.
@@ -319,17 +326,23 @@ std::optional<WorkerEntry> WorkerRegistry::Find(const WorkerKey& key) const {
   return found->second;
 }
 
-std::optional<WorkerEntry> WorkerRegistry::Ready(const WorkerKey& key) const {
-  std::optional<WorkerEntry> entry = Find(key);
-  if (entry && entry->state != WorkerEntry::State::kReady) return std::nullopt;
-  return entry;
+std::optional<int64_t> WorkerRegistry::ReadyIncarnation(const WorkerKey& key) const {
+  const MutexLock lock(workers_mutex_);
+  const auto found = workers_.find(key);
+  if (found == workers_.end() || found->second.state != WorkerEntry::State::kReady) {
+    return std::nullopt;
+  }
+  return found->second.incarnation;
 }
 
-std::vector<WorkerEntry> WorkerRegistry::Workers(bool restored_too) const {
+std::vector<WorkerEntry> WorkerRegistry::Workers(WorkerChoice choice) const {
   const MutexLock lock(workers_mutex_);
+  const bool lost_alone = choice == WorkerChoice::kLostAndRestored;
   std::vector<WorkerEntry> workers;
-  for (const auto& [key, entry] : workers_) workers.push_back(entry);
-  if (!restored_too) return workers;
+  for (const auto& [key, entry] : workers_) {
+    if (!lost_alone || entry.state == WorkerEntry::State::kLost) workers.push_back(entry);
+  }
+  if (choice == WorkerChoice::kRegistered) return workers;
   for (const auto& [key, entry] : earlier_) {
     workers.push_back(entry);
     workers.back().held_for = HeldFor(entry);

@@ -107,6 +107,9 @@ struct WorkerEntry {
 // "no progress for 2m30s, in attention, layer 7"
 std::string StandstillText(const EngineProgress& progress);
 
+// Which workers WorkerRegistry::Workers tells of.
+enum class WorkerChoice { kRegistered, kRestoredToo, kLostAndRestored };
+
 struct RegistryOptions {
   int trainers = 1;
   int rollouts = 1;
@@ -175,10 +178,11 @@ class WorkerRegistry {
   void MarkLost(const WorkerKey& key, int64_t incarnation);
 
   std::optional<WorkerEntry> Find(const WorkerKey& key) const;
-  // Ordered by key. `restored_too`: then those given to Reserve whose ranks nobody has taken since.
-  std::vector<WorkerEntry> Workers(bool restored_too = false) const;
-  // The ready worker of that rank, or nullopt.
-  std::optional<WorkerEntry> Ready(const WorkerKey& key) const;
+  // Ordered by key; then, unless only those that have registered are chosen, those given to Reserve
+  // whose ranks nobody has taken since.
+  std::vector<WorkerEntry> Workers(WorkerChoice choice = WorkerChoice::kRegistered) const;
+  // The incarnation of the ready worker of that rank, or nullopt.
+  std::optional<int64_t> ReadyIncarnation(const WorkerKey& key) const;
 
   // Every expected worker that is not ready, with what is known: "rollout 1 (never registered)".
   // Empty: complete.
@@ -211,7 +215,12 @@ class WorkerRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   absl::Status CheckAnnouncement(const Announcement& announcement) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
+  // Walks all workers: heartbeats call CheckNumericsOf.
   absl::Status CheckNumerics(const WorkerKey& key, const std::string& numerics_class) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
+  // The same for a heartbeat of `entry`. All workers that are not lost have one class, so one of
+  // them that tells the same again is compared with nobody.
+  absl::Status CheckNumericsOf(const WorkerEntry& entry, const std::string& numerics_class) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   // FailedPrecondition names the first part that another worker computes by another kernel.
   absl::Status CheckChoices(const Announcement& announcement) const

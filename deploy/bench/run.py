@@ -13,7 +13,7 @@ from figures import keep_best
 from grpo import grpo
 from machine import commit, machine, run
 
-BENCHES = ("ops", "comm", "sync", "generation", "train", "grpo")
+BENCHES = ("ops", "comm", "sync", "generation", "train", "grpo", "load")
 NEED_MODEL = ("generation", "train", "grpo")
 NO_PEERS = {"generation": {"transformers": {}, "llama.cpp": {}}, "training": {"torch": {}, "trl": {}}}
 
@@ -56,7 +56,8 @@ def own_figures(args, failed, here):
             best["step"] = grpo(args, failed)
             continue
         command = [args.bin / f"tandem-{name}-bench"] + ([args.model] if name in NEED_MODEL else [])
-        runs = args.runs if name != "train" else 1  # it repeats its steps itself
+        # Some repeat their steps themselves.
+        runs = args.runs if name not in ("train", "load") else 1
         for _ in range(runs):
             keep_best(best, run(command, failed, SEQ.get(here["forced_isa"])))
             if name == "ops" and has_two_classes:

@@ -46,7 +46,7 @@ class FakeRolloutClient : public RolloutClient {
 
   void Generate(const GroupRequest& request,
                 std::function<void(Sample)> on_sample,
-                std::function<void(absl::Status)> on_done) override {
+                StatusDone on_done) override {
     const absl::Status status =
         journal_.Call(who_, fmt::format("Generate(group {}, {} samples, v{})", request.group,
                                         request.sample_ids.size(), request.version));
@@ -65,38 +65,41 @@ class FakeRolloutClient : public RolloutClient {
     }
     on_done(status);
   }
-  absl::Status Abort(const std::vector<std::string>& request_ids) override {
-    TANDEM_RETURN_IF_ERROR(
-        journal_.Call(who_, fmt::format("Abort({})", fmt::join(request_ids, ","))));
+  void Abort(const std::vector<std::string>& request_ids, StatusDone done) override {
+    const absl::Status status =
+        journal_.Call(who_, fmt::format("Abort({})", fmt::join(request_ids, ",")));
+    if (!status.ok()) return done(status);
     for (const Held& held : TakeHeld(request_ids)) {
       for (const Sample& sample : held.samples) held.on_sample(sample);
       held.on_done(absl::OkStatus());
     }
-    return absl::OkStatus();
+    done(absl::OkStatus());
   }
-  absl::StatusOr<SleepReports> Sleep(SleepMode mode) override {
+  void Sleep(SleepMode mode, Done<SleepReports> done) override {
     const char* name = mode == SleepMode::kDrainOnly ? "drain" : "level";
-    TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("Sleep({})", name)));
     const LedgerSnapshot ledger{.entries = {{.tag = "weights", .peak_bytes = 100}},
                                 .memory_peak_bytes = 100};
-    return SleepReports{{.ledger = ledger}, {.ledger = ledger}};
+    Answer(fmt::format("Sleep({})", name), SleepReports{{.ledger = ledger}, {.ledger = ledger}},
+           done);
   }
-  absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>& tags) override {
-    TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("Wake({})", fmt::join(tags, "+"))));
-    return PhaseReport{};
+  void Wake(const std::vector<std::string>& tags, Done<PhaseReport> done) override {
+    Answer(fmt::format("Wake({})", fmt::join(tags, "+")), PhaseReport{}, done);
   }
-  absl::StatusOr<PhaseReport> VerifyWeights(int64_t version) override {
-    TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("VerifyWeights(v{})", version)));
-    return PhaseReport{};
+  void VerifyWeights(int64_t version, Done<PhaseReport> done) override {
+    Answer(fmt::format("VerifyWeights(v{})", version), PhaseReport{}, done);
   }
-  absl::StatusOr<int64_t> PrefilledTokens() override {
-    const MutexLock lock(requests_mutex_);
-    return prefilled_;
+  void PrefilledTokens(Done<int64_t> done) override {
+    int64_t tokens = 0;
+    {
+      const MutexLock lock(requests_mutex_);
+      tokens = prefilled_;
+    }
+    done(tokens);
   }
-  absl::Status AbortUpdate(const std::string& /*reason*/) override {
-    return journal_.Call(who_, "AbortUpdate()");
+  void AbortUpdate(const std::string& /*reason*/, StatusDone done) override {
+    done(journal_.Call(who_, "AbortUpdate()"));
   }
-  absl::Status Shutdown() override { return journal_.Call(who_, "Shutdown()"); }
+  void Shutdown(StatusDone done) override { done(journal_.Call(who_, "Shutdown()")); }
   void CancelAll() override { EndAll(absl::CancelledError("cancelled")); }
   // Ends requests whose samples are held up, without these.
   void EndAll(const absl::Status& status) {
@@ -114,6 +117,12 @@ class FakeRolloutClient : public RolloutClient {
   FakeResponses responses;       // set before the first request
 
  private:
+  template <typename Result>
+  void Answer(const std::string& call, const Result& result, const Done<Result>& done) {
+    const absl::Status status = journal_.Call(who_, call);
+    done(status.ok() ? absl::StatusOr<Result>(result) : absl::StatusOr<Result>(status));
+  }
+
   struct Held {
     std::string request_id;
     std::vector<Sample> samples;

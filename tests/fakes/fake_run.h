@@ -293,7 +293,7 @@ class FakeRun {
     for (const WorkerRole role : {WorkerRole::kTrainer, WorkerRole::kRollout}) {
       for (int rank = 0; rank < pool.pairs(); ++rank) {
         const WorkerKey key{role, rank};
-        if (registry.Ready(key)) continue;
+        if (registry.ReadyIncarnation(key)) continue;
         // The others were only cut off for a moment and come back as they were.
         if (dies_.erase(key) > 0 || !registry.Find(key)) ++nonce_of_[key];
         (void)registry.Register({.protocol = kProtocolVersion,
@@ -341,7 +341,7 @@ class FakeRun {
   RolloutFleetOptions fleet_options;
   RoundJournal::Writer write_round;  // of partial rollout's journal, if set
   // Of every trainer, if set before its first call.
-  std::function<absl::Status()> on_sync;
+  std::function<void(StatusDone)> on_sync;
   std::function<void()> on_cancel;
   std::function<void(const ForwardBackwardCall&, ForwardBackwardReply&)>
       on_forward_backward;  // of trainer 0

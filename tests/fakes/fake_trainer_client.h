@@ -1,4 +1,4 @@
-// A trainer that computes nothing and remembers everything.
+// A trainer that computes nothing, remembers everything and answers before a call returns.
 #pragma once
 
 #include <cmath>
@@ -35,12 +35,61 @@ class FakeTrainerClient : public TrainerClient {
         skipped_(std::move(skipped)),
         check_(std::move(check)) {}
 
-  absl::Status Reset(const ResetCall& command) override {
+  void Reset(const ResetCall& command, StatusDone done) override { done(AnswerReset(command)); }
+  void ForwardBackward(const ForwardBackwardCall& command,
+                       Done<ForwardBackwardReply> done) override {
+    done(AnswerForwardBackward(command));
+  }
+  void OptimizerStep(int64_t version, Done<OptimizerStepReply> done) override {
+    done(AnswerOptimizerStep(version));
+  }
+  void ComputeLogProbs(int64_t step, ScoredPolicy policy, Done<LogProbsReply> done) override {
+    done(AnswerComputeLogProbs(step, policy));
+  }
+  void SyncWeights(const SyncCall& command, Done<SyncReply> done) override {
+    const absl::Status status =
+        journal_.Call(who_, fmt::format("SyncWeights(v{}, targets {}, {}{})", command.version,
+                                        fmt::join(command.senders, "+"), command.rollout_address,
+                                        command.scramble ? ", scramble" : ""));
+    if (!status.ok()) return done(status);
+    const auto keep = [done](const absl::Status& synced) {
+      done(synced.ok() ? absl::StatusOr<SyncReply>(
+                             SyncReply{.tensors = 3, .changed_share = 0.25, .digest = "d"})
+                       : absl::StatusOr<SyncReply>(synced));
+    };
+    on_sync ? on_sync(keep) : keep(absl::OkStatus());
+  }
+  void CheckWeights(const std::string&,
+                    const std::string& hf_checkpoint,
+                    Done<WeightCheckResult> done) override {
+    done(AnswerCheckWeights(hf_checkpoint));
+  }
+  void SaveState(const std::string& directory, int64_t version, Done<SaveReply> done) override {
+    done(AnswerSaveState(directory, version));
+  }
+  void Shutdown(StatusDone done) override { done(journal_.Call(who_, "Shutdown()")); }
+  void CancelAll() override {
+    if (on_cancel) on_cancel();
+  }
+  int64_t incarnation() const override { return incarnation_; }
+
+  static constexpr int64_t kCheckPeak = 60, kSavePeak = 70;  // bytes, in their reports
+  std::function<void(int64_t step, int rank)> on_probe;      // sends log-probs
+  // The tokens of this rank that a mini-batch (-1: the batch) has to compare, and how many of them
+  // differ.
+  std::function<int64_t(int64_t mini_batch, int rank)> comparable;
+  int64_t differing = 0;
+  std::function<void(StatusDone)> on_sync;  // ends a sync, now or later
+  std::function<void()> on_cancel;
+  // May change what is answered.
+  std::function<void(const ForwardBackwardCall&, ForwardBackwardReply&)> on_forward_backward;
+
+ private:
+  absl::Status AnswerReset(const ResetCall& command) {
     const std::string name = std::filesystem::path(command.checkpoint_dir).filename();
     return journal_.Call(who_, fmt::format("Reset({}, v{})", name, command.version));
   }
-  absl::StatusOr<ForwardBackwardReply> ForwardBackward(
-      const ForwardBackwardCall& command) override {
+  absl::StatusOr<ForwardBackwardReply> AnswerForwardBackward(const ForwardBackwardCall& command) {
     TANDEM_RETURN_IF_ERROR(journal_.Call(
         who_, fmt::format("ForwardBackward(step {}, mini {} of {}, v{}{})", command.step,
                           command.mini_batch, command.mini_batches, command.version,
@@ -52,13 +101,13 @@ class FakeTrainerClient : public TrainerClient {
     if (on_forward_backward) on_forward_backward(command, result);
     return result;
   }
-  absl::StatusOr<OptimizerStepReply> OptimizerStep(int64_t version) override {
+  absl::StatusOr<OptimizerStepReply> AnswerOptimizerStep(int64_t version) {
     TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("OptimizerStep(v{})", version)));
     const bool skipped = skipped_.contains(version);
     return OptimizerStepReply{
         .grad_norm = skipped ? NAN : 0.5, .learning_rate = 1e-6, .skipped = skipped};
   }
-  absl::StatusOr<LogProbsReply> ComputeLogProbs(int64_t step, ScoredPolicy policy) override {
+  absl::StatusOr<LogProbsReply> AnswerComputeLogProbs(int64_t step, ScoredPolicy policy) {
     const std::map<ScoredPolicy, const char*> names = {{ScoredPolicy::kCurrent, "current"},
                                                        {ScoredPolicy::kReference, "reference"},
                                                        {ScoredPolicy::kProbe, "probe"},
@@ -72,45 +121,18 @@ class FakeTrainerClient : public TrainerClient {
     }
     return reply;
   }
-  absl::StatusOr<SyncReply> SyncWeights(const SyncCall& command) override {
-    TANDEM_RETURN_IF_ERROR(
-        journal_.Call(who_, fmt::format("SyncWeights(v{}, targets {}, {}{})", command.version,
-                                        fmt::join(command.senders, "+"), command.rollout_address,
-                                        command.scramble ? ", scramble" : "")));
-    if (on_sync) TANDEM_RETURN_IF_ERROR(on_sync());
-    return SyncReply{.tensors = 3, .changed_share = 0.25, .digest = "d"};
-  }
-  absl::StatusOr<WeightCheckResult> CheckWeights(const std::string&,
-                                                 const std::string& hf_checkpoint) override {
+  absl::StatusOr<WeightCheckResult> AnswerCheckWeights(const std::string& hf_checkpoint) {
     TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("CheckWeights({})", hf_checkpoint)));
     WeightCheckResult result = check_;
     result.report = {.phase = "check", .ledger = {.memory_peak_bytes = kCheckPeak}};
     return result;
   }
-  absl::StatusOr<SaveReply> SaveState(const std::string& directory, int64_t version) override {
+  absl::StatusOr<SaveReply> AnswerSaveState(const std::string& directory, int64_t version) {
     TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("SaveState(v{})", version)));
     std::ofstream(fmt::format("{}/shard-{}", directory, rank_)) << "state";
     return SaveReply{.bytes = 5,
                      .report = {.phase = "save", .ledger = {.memory_peak_bytes = kSavePeak}}};
   }
-  absl::Status Shutdown() override { return journal_.Call(who_, "Shutdown()"); }
-  void CancelAll() override {
-    if (on_cancel) on_cancel();
-  }
-  int64_t incarnation() const override { return incarnation_; }
-
-  static constexpr int64_t kCheckPeak = 60, kSavePeak = 70;  // bytes, in their reports
-  std::function<void(int64_t step, int rank)> on_probe;      // sends log-probs
-  // The tokens of this rank that a mini-batch (-1: the batch) has to compare, and how many of them
-  // differ.
-  std::function<int64_t(int64_t mini_batch, int rank)> comparable;
-  int64_t differing = 0;
-  std::function<absl::Status()> on_sync;  // what a sync takes, and ends with
-  std::function<void()> on_cancel;
-  // May change what is answered.
-  std::function<void(const ForwardBackwardCall&, ForwardBackwardReply&)> on_forward_backward;
-
- private:
   void Compare(int64_t mini_batch, ReportedComparison& comparison) const {
     comparison.compared_tokens = comparable ? comparable(mini_batch, rank_) : 0;
     comparison.identical_tokens = comparison.compared_tokens - differing;

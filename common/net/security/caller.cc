@@ -74,7 +74,7 @@ std::shared_ptr<grpc::AuthMetadataProcessor> MakeRoleCheck(ServedCallers served)
   return std::make_shared<RoleCheck>(std::move(served));
 }
 
-absl::Status CheckWorkerCall(const grpc::ServerContext* context,
+absl::Status CheckWorkerCall(const grpc::ServerContextBase* context,
                              const std::string& project,
                              std::string_view role,
                              int rank) {

@@ -11,7 +11,7 @@
 
 namespace grpc {
 class AuthMetadataProcessor;
-class ServerContext;
+class ServerContextBase;
 }  // namespace grpc
 
 namespace tandem {
@@ -23,7 +23,7 @@ std::shared_ptr<grpc::AuthMetadataProcessor> MakeRoleCheck(ServedCallers served)
 // PermissionDenied: the call's connection has TLS, and its certificate is not that of worker `rank`
 // of `role` in `project`. On other connections the caller has the run's token or its user, and is
 // every worker. `context` may be null, as for a call from within.
-absl::Status CheckWorkerCall(const grpc::ServerContext* context,
+absl::Status CheckWorkerCall(const grpc::ServerContextBase* context,
                              const std::string& project,
                              std::string_view role,
                              int rank);

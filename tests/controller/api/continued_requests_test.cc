@@ -10,6 +10,7 @@
 #include "controller/rollouts/rollout_dispatcher.h"
 #include "controller/workers/rollout_client.h"
 #include "tandem/v1/rollout.grpc.pb.h"
+#include "tests/fakes/answer_of.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 
@@ -123,7 +124,7 @@ TEST_CASE("A group that goes on from long responses goes in messages below 4 MiB
       REQUIRE(came.max_new_tokens == sent.max_new_tokens);
     }
   }
-  REQUIRE(client->Abort({"a", "b"}).ok());
+  REQUIRE(testing::StatusOf([&](auto done) { client->Abort({"a", "b"}, done); }).ok());
   REQUIRE(service.aborted() == std::vector<std::string>{"a", "b"});
 }
 

@@ -19,6 +19,7 @@
 #include "controller/workers/trainer_client.h"
 #include "tandem/v1/rollout.grpc.pb.h"
 #include "tandem/v1/trainer.grpc.pb.h"
+#include "tests/fakes/answer_of.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/patience.h"
 
@@ -230,8 +231,13 @@ TEST_CASE("What a worker's engine is at comes with its heartbeats, and users see
   beat.mutable_progress()->set_moves(12);
   beat.mutable_progress()->set_activity("attention, layer 7");
   beat.mutable_progress()->set_still_seconds(42);
+  const std::string workers = "unix:" + (run.dir.path() / "w.sock").string();
+  const auto server = *RpcServer::Start(workers, {&service}, {});
   v1::HeartbeatResponse answer;
-  REQUIRE(service.Heartbeat(nullptr, &beat, &answer).ok());
+  grpc::ClientContext beating;
+  SetDeadline(beating, testing::kPatience);
+  const auto cluster = v1::ClusterService::NewStub(*MakeChannel(workers));
+  REQUIRE(cluster->Heartbeat(&beating, beat, &answer).ok());
   const ServedRun served(run);
   const auto stub = v1::TandemService::NewStub(*MakeChannel(served.address));
   grpc::ClientContext context;
@@ -263,12 +269,15 @@ TEST_CASE("The rollout client streams samples, changes states and can be cancell
       [&](absl::Status status) { done.set_value(std::move(status)); });
   REQUIRE(done.get_future().get().ok());
   REQUIRE(ids == std::vector<uint64_t>{4, 5});
-  REQUIRE(client->Sleep(SleepMode::kLevel2).ok());
+  const auto sleep = [](RolloutClient& rollout, SleepMode mode) {
+    return testing::AnswerOf<SleepReports>([&](auto end) { rollout.Sleep(mode, end); }).status();
+  };
+  REQUIRE(sleep(*client, SleepMode::kLevel2).ok());
   REQUIRE(service.last_level == 2);
-  REQUIRE(client->Sleep(SleepMode::kDrainOnly).ok());
+  REQUIRE(sleep(*client, SleepMode::kDrainOnly).ok());
   REQUIRE(service.last_level == 0);
   const auto stranger = *MakeGrpcRolloutClient(address, 6, testing::kPatience, {});
-  REQUIRE(absl::IsAborted(stranger->Sleep(SleepMode::kLevel1).status()));
+  REQUIRE(absl::IsAborted(sleep(*stranger, SleepMode::kLevel1)));
 
   std::promise<absl::Status> cancelled;
   client->Generate(
@@ -284,21 +293,31 @@ TEST_CASE("The trainer client carries results, codes and who failed", "[services
   const std::string address = "unix:" + (dir.path() / "t.sock").string();
   const auto server = *RpcServer::Start(address, {&service}, {});
   const auto client = *MakeGrpcTrainerClient(address, 1, testing::kPatience, {});
-  const auto result = client->ForwardBackward({.version = 1, .global_tokens = 12});
+  const auto forward_backward = [&](const ForwardBackwardCall& call) {
+    return testing::AnswerOf<ForwardBackwardReply>(
+        [&](auto done) { client->ForwardBackward(call, done); });
+  };
+  const auto score = [&](ScoredPolicy policy) {
+    return testing::AnswerOf<LogProbsReply>(
+        [&](auto done) { client->ComputeLogProbs(3, policy, done); });
+  };
+  const auto result = forward_backward({.version = 1, .global_tokens = 12});
   REQUIRE(result.ok());
   REQUIRE(result->metrics.at("actor/pg_loss") == 0.5);
   REQUIRE(result->comparison.compared_tokens == 12);
   REQUIRE(result->comparison.mismatches.at(0).position == 4);
-  const auto scored = client->ComputeLogProbs(3, ScoredPolicy::kCompared);
+  const auto scored = score(ScoredPolicy::kCompared);
   REQUIRE(scored.ok());
   REQUIRE(scored->comparison.compared_tokens == 13);
   REQUIRE(scored->comparison.mismatches.at(0).position == 4);
-  REQUIRE(client->ComputeLogProbs(3, ScoredPolicy::kReference)->comparison.compared_tokens == 0);
-  const auto failed = client->ForwardBackward({.version = 7});
+  REQUIRE(score(ScoredPolicy::kReference)->comparison.compared_tokens == 0);
+  const auto failed = forward_backward({.version = 7});
   REQUIRE(absl::IsDataLoss(failed.status()));
   REQUIRE(GetErrorInfo(failed.status())->phase() == "train");
   server->Shutdown(absl::ZeroDuration());
-  REQUIRE(absl::IsUnavailable(client->OptimizerStep(1).status()));
+  const auto late =
+      testing::AnswerOf<OptimizerStepReply>([&](auto done) { client->OptimizerStep(1, done); });
+  REQUIRE(absl::IsUnavailable(late.status()));
 }
 
 TEST_CASE("TandemService drives a run over the API", "[services]") {

@@ -196,10 +196,10 @@ TEST_CASE("A replica lost after the cut: what may be cut is left, the rest goes 
       if (request.interruptible) return FakeRolloutClient::Generate(request, on_sample, on_done);
       must_run_ = std::move(on_done);
     }
-    absl::Status Abort(const std::vector<std::string>&) override {
+    void Abort(const std::vector<std::string>&, StatusDone done) override {
       EndAll(absl::UnavailableError("gone"));
       if (must_run_) must_run_(absl::UnavailableError("gone"));
-      return absl::UnavailableError("gone");
+      done(absl::UnavailableError("gone"));
     }
 
    private:
@@ -252,7 +252,7 @@ TEST_CASE("Samples that somebody else aborted are not taken, cut or not", "[disp
                   std::function<void(Sample)> on_sample,
                   std::function<void(absl::Status)> on_done) override {
       FakeRolloutClient::Generate(request, std::move(on_sample), std::move(on_done));
-      (void)Abort({request.request_id});
+      Abort({request.request_id}, [](const absl::Status&) {});
     }
   };
   for (const bool interruptible : {true, false}) {
@@ -275,12 +275,12 @@ TEST_CASE("Samples that somebody else aborted are not taken, cut or not", "[disp
 class Late : public FakeRolloutClient {
  public:
   using FakeRolloutClient::FakeRolloutClient;
-  absl::Status Abort(const std::vector<std::string>& request_ids) override {
+  void Abort(const std::vector<std::string>& request_ids, StatusDone done) override {
     aborted_after.push_back(taken);
     ids.insert(request_ids.begin(), request_ids.end());
-    if (aborted_after.size() == 1) return absl::DeadlineExceededError("busy");
-    if (aborted_after.size() == 2) return absl::OkStatus();
-    return FakeRolloutClient::Abort(request_ids);
+    if (aborted_after.size() == 1) return done(absl::DeadlineExceededError("busy"));
+    if (aborted_after.size() == 2) return done(absl::OkStatus());
+    FakeRolloutClient::Abort(request_ids, std::move(done));
   }
   std::vector<int> aborted_after;  // so many samples
   std::set<std::string> ids;

@@ -26,42 +26,41 @@ bool AnyHas(const Lines& lines, const std::string& part) {
 // a test fails instead of hanging.
 class Endless {
  public:
-  absl::Status Wait() {
-    const MutexLock lock(cancelled_mutex_);
-    begun_ = true;
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (!cancelled_ && changed_.WaitUntil(cancelled_mutex_, deadline)) {
+  void Hold(StatusDone done) {
+    {
+      const MutexLock lock(held_mutex_);
+      held_.push_back(std::move(done));
+      begun_ = true;
     }
-    return cancelled_ ? absl::CancelledError("cancelled")
-                      : absl::InternalError("nobody cancelled it");
+    if (cancelled_) Cancel();
   }
   void Cancel() {
-    const MutexLock lock(cancelled_mutex_);
     cancelled_ = true;
-    changed_.NotifyAll();
+    std::vector<StatusDone> held;
+    {
+      const MutexLock lock(held_mutex_);
+      held.swap(held_);
+    }
+    for (const StatusDone& done : held) done(absl::CancelledError("cancelled"));
   }
   bool begun() const { return begun_; }
 
  private:
-  Mutex cancelled_mutex_;
-  ConditionVariable changed_;
-  std::atomic<bool> begun_ = false;
-  bool cancelled_ ABSL_GUARDED_BY(cancelled_mutex_) = false;
+  Mutex held_mutex_;
+  std::vector<StatusDone> held_ ABSL_GUARDED_BY(held_mutex_);
+  std::atomic<bool> begun_ = false, cancelled_ = false;
 };
 
 class EndlessRollout : public testing::FakeRolloutClient {
  public:
   using FakeRolloutClient::FakeRolloutClient;
-  void Generate(const GroupRequest&,
-                std::function<void(Sample)>,
-                std::function<void(absl::Status)> on_done) override {
-    threads_.emplace_back([this, on_done] { on_done(endless_.Wait()); });
+  void Generate(const GroupRequest&, std::function<void(Sample)>, StatusDone on_done) override {
+    endless_.Hold(std::move(on_done));
   }
   void CancelAll() override { endless_.Cancel(); }
 
  private:
   Endless endless_;
-  std::vector<std::jthread> threads_;
 };
 
 // Groups of three samples.
@@ -168,7 +167,9 @@ TEST_CASE("Nobody waits for the sync of a rollout that is not wanted any more",
   testing::FakeRun run(2);
   Endless sync;
   std::atomic<bool> endless = false;
-  run.on_sync = [&] { return endless ? sync.Wait() : absl::OkStatus(); };
+  run.on_sync = [&](StatusDone done) {
+    endless ? sync.Hold(std::move(done)) : done(absl::OkStatus());
+  };
   run.on_cancel = [&] { sync.Cancel(); };
   Serve(run);
   endless = true;
@@ -193,10 +194,10 @@ TEST_CASE("Ctrl-C in a step's sync aborts the sync and keeps the step",
   Endless sync;
   std::atomic<int> syncs = 0;
   // Two trainers, at the start and after the step.
-  run.on_sync = [&] {
-    if (++syncs <= 2) return absl::OkStatus();
+  run.on_sync = [&](StatusDone done) {
+    if (++syncs <= 2) return done(absl::OkStatus());
     run.control->StopNow();
-    return sync.Wait();
+    sync.Hold(std::move(done));
   };
   run.on_cancel = [&] { sync.Cancel(); };
   run.options.total_steps = 5;

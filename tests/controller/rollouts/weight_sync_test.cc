@@ -24,12 +24,13 @@ class TellingTrainer : public testing::FakeTrainerClient {
  public:
   TellingTrainer(testing::CallJournal& journal, int rank, int64_t incarnation)
       : FakeTrainerClient(journal, rank, incarnation, {}), rank_(rank) {}
-  absl::StatusOr<WeightCheckResult> CheckWeights(const std::string& address,
-                                                 const std::string&) override {
-    return WeightCheckResult{.expected = 1,
-                             .checked = 1,
-                             .mismatched = 1,
-                             .first_difference = fmt::format("trainer {} at {}", rank_, address)};
+  void CheckWeights(const std::string& address,
+                    const std::string&,
+                    Done<WeightCheckResult> done) override {
+    done(WeightCheckResult{.expected = 1,
+                           .checked = 1,
+                           .mismatched = 1,
+                           .first_difference = fmt::format("trainer {} at {}", rank_, address)});
   }
 
  private:

@@ -162,7 +162,7 @@ TEST_CASE("No change of the machine's date makes a worker hang, or hides one", "
     f.Register(71);
     f.clock.SetDate(change);
     f.Pass(9);
-    REQUIRE(f.registry.Ready(kWatchedTrainer).has_value());
+    REQUIRE(f.registry.ReadyIncarnation(kWatchedTrainer).has_value());
     f.Pass(12);
     REQUIRE(f.Asked() == 71);
   }

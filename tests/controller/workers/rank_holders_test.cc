@@ -7,7 +7,6 @@
 #include <map>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,6 +29,13 @@ using testing::Says;
 
 const WorkerKey kHeldTrainer{WorkerRole::kTrainer, 0};
 const WorkerKey kHeldRollout{WorkerRole::kRollout, 0};
+
+// Returns when it is written.
+void WriteAndWait(RankHolders& holders, const WorkerRegistry& registry) {
+  absl::Notification written;
+  holders.Write(registry, [&written] { written.Notify(); });
+  written.WaitForNotification();
+}
 
 struct HoldersFixture {
   testing::TempDir dir;
@@ -63,7 +69,7 @@ struct HoldersFixture {
     for (const Announcement& announcement : announcements) {
       REQUIRE(registry.Register(announcement).ok());
     }
-    holders.Write(registry);
+    WriteAndWait(holders, registry);
   }
 };
 
@@ -249,27 +255,42 @@ TEST_CASE("Workers that register while the file is written share the next write 
     file.text = text;
     return absl::OkStatus();
   });
-  std::atomic<int> answered_from_the_file = 0;
+  std::atomic<int> answered = 0, answered_from_the_file = 0;
   const auto join = [&](int rank) {
-    if (!registry.Register(f.Hello({WorkerRole::kTrainer, rank}, 41 + rank, "")).ok()) return;
-    holders.Write(registry);
-    const MutexLock lock(file.mutex);
-    answered_from_the_file += testing::Has(file.text, "\"rank\": " + std::to_string(rank)) ? 1 : 0;
+    REQUIRE(registry.Register(f.Hello({WorkerRole::kTrainer, rank}, 41 + rank, "")).ok());
+    holders.Write(registry, [&, rank] {
+      const MutexLock lock(file.mutex);
+      answered_from_the_file += testing::Has(file.text, "\"rank\": " + std::to_string(rank)) ? 1 : 0;
+      ++answered;
+    });
   };
-  std::vector<std::thread> threads;
-  threads.emplace_back(join, 0);
+  join(0);
   begun.WaitForNotificationWithTimeout(testing::kPatience);
-  for (int rank = 1; rank < 8; ++rank) threads.emplace_back(join, rank);
-  testing::WaitUntil("seven workers that wait", [&] { return holders.waiting() == 7; });
+  for (int rank = 1; rank < 8; ++rank) join(rank);  // none of them waits here
+  REQUIRE(holders.waiting() == 7);
+  REQUIRE(answered == 0);
   go_on.Notify();
-  for (std::thread& thread : threads) thread.join();
+  testing::WaitUntil("eight workers that are answered", [&] { return answered == 8; });
   REQUIRE(answered_from_the_file == 8);
   REQUIRE(writes() == 2);
-  holders.Write(registry);
+  WriteAndWait(holders, registry);
   REQUIRE(writes() == 2);  // nothing has changed
   REQUIRE(registry.Register(f.Hello({WorkerRole::kRollout, 0}, 60, "")).ok());
-  holders.Write(registry);
+  WriteAndWait(holders, registry);
   REQUIRE(writes() == 3);
+}
+
+TEST_CASE("What was asked for is written and answered before the holders' end", "[holders]") {
+  HoldersFixture f;
+  WorkerRegistry registry(f.options, f.clock);
+  REQUIRE(registry.Register(f.Hello(kHeldTrainer, 41, "")).ok());
+  int answered = 0;
+  {
+    RankHolders holders(f.dir.path());
+    for (int i = 0; i < 3; ++i) holders.Write(registry, [&] { ++answered; });
+  }
+  REQUIRE(answered == 3);
+  REQUIRE(f.holders.Read().size() == 1);
 }
 
 TEST_CASE("The file of rank holders is its user's alone, and passed over where it is none",
@@ -303,7 +324,7 @@ TEST_CASE("The file of rank holders is its user's alone, and passed over where i
   REQUIRE(f.holders.Read().size() == 1);
   RankHolders nowhere(f.dir.path() / "nowhere");
   WorkerRegistry registry(f.options, f.clock);
-  nowhere.Write(registry);  // logged
+  WriteAndWait(nowhere, registry);  // logged
   REQUIRE(nowhere.Read().empty());
 }
 

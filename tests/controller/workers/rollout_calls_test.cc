@@ -1,6 +1,7 @@
 #include "controller/workers/rollout_calls.h"
 
-#include <chrono>
+#include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -10,39 +11,41 @@
 namespace tandem {
 namespace {
 
-// Blocks callers until there is one per rollout; fails after half a minute.
+// Answers the members of a round when all have come: a caller that waited for one of them before it
+// asked the next would wait for ever.
 class Meeting {
  public:
-  explicit Meeting(int members) : members_(members) {}
-  absl::Status Attend() {
-    const MutexLock lock(came_mutex_);
-    const int round = came_++ / members_;
-    changed_.NotifyAll();
-    const int all = (round + 1) * members_;
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (came_ < all && changed_.WaitUntil(came_mutex_, deadline)) {
-    }
-    return came_ >= all ? absl::OkStatus()
-                        : absl::InternalError("the others were not asked meanwhile");
+  explicit Meeting(size_t members) : members_(members) {}
+  void Attend(StatusDone done) {
+    waiting_.push_back(std::move(done));
+    if (waiting_.size() < members_) return;
+    for (const StatusDone& member : std::exchange(waiting_, {})) member(absl::OkStatus());
   }
 
  private:
-  const int members_;
-  Mutex came_mutex_;
-  ConditionVariable changed_;
-  int came_ ABSL_GUARDED_BY(came_mutex_) = 0;
+  const size_t members_;
+  std::vector<StatusDone> waiting_;
 };
 
 class MeetingRollout : public testing::FakeRolloutClient {
  public:
   MeetingRollout(testing::CallJournal& journal, int rank, int64_t incarnation, Meeting& meeting)
       : FakeRolloutClient(journal, rank, incarnation), meeting_(meeting) {}
-  absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>&) override {
-    TANDEM_RETURN_IF_ERROR(meeting_.Attend());
-    return PhaseReport{};
+  void Wake(const std::vector<std::string>&, Done<PhaseReport> done) override {
+    meeting_.Attend([done](const absl::Status&) { done(PhaseReport{}); });
   }
-  absl::Status AbortUpdate(const std::string&) override { return meeting_.Attend(); }
-  absl::Status Shutdown() override { return left_ = meeting_.Attend(); }
+  void AbortUpdate(const std::string&, StatusDone done) override {
+    meeting_.Attend(std::move(done));
+  }
+  void PrefilledTokens(Done<int64_t> done) override {
+    meeting_.Attend([done](const absl::Status&) { done(7); });
+  }
+  void Shutdown(StatusDone done) override {
+    meeting_.Attend([this, done](const absl::Status& status) {
+      left_ = status;
+      done(status);
+    });
+  }
   absl::Status left_ = absl::UnknownError("not asked");
 
  private:
@@ -51,7 +54,7 @@ class MeetingRollout : public testing::FakeRolloutClient {
 
 }  // namespace
 
-TEST_CASE("Rollouts wake, abort and end at once, not one after another", "[clients]") {
+TEST_CASE("Rollouts wake, count, abort and end at once, not one after another", "[clients]") {
   testing::FakeRun run(3);
   Meeting meeting(3);
   std::map<int, std::shared_ptr<MeetingRollout>> rollouts;
@@ -66,16 +69,17 @@ TEST_CASE("Rollouts wake, abort and end at once, not one after another", "[clien
   const auto wakes = run.weights.Wake();
   REQUIRE(wakes.ok());
   REQUIRE(wakes->size() == 3);
+  REQUIRE(PrefillTokenCounter(run.pool).Tokens() == 0);
   run.pool.ShutdownAll();
   for (const auto& [rank, rollout] : rollouts) REQUIRE(rollout->left_.ok());
 }
 
 TEST_CASE("Every rollout that fails is named, with the code that no recovery mends", "[clients]") {
   testing::FakeRun run(4);
-  const auto call = [](RolloutClient&, int rank) -> absl::Status {
-    if (rank == 0) return absl::UnavailableError("gone");
-    if (rank == 2) return absl::DataLossError("model.x changed");
-    return absl::OkStatus();
+  const auto call = [](RolloutClient&, int rank, const StatusDone& done) {
+    if (rank == 0) return done(absl::UnavailableError("gone"));
+    if (rank == 2) return done(absl::DataLossError("model.x changed"));
+    done(absl::OkStatus());
   };
   const auto answers = CallRollouts(run.pool, AllRanks(run.pool), call);
   const absl::Status status = AllAnswered(answers);

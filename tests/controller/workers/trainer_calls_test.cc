@@ -1,7 +1,8 @@
 #include "controller/workers/trainer_calls.h"
 
-#include <future>
-#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -15,16 +16,20 @@ absl::Status Noticed() {
                     FailureOrigin::kAnotherRank);
 }
 
-// Every rank's answer; the others answer when that of rank `first` has been taken, or, as they
-// cannot see that, when there was much time for it.
+// Every rank's answer, that of rank `first` before the others.
 absl::Status Collect(testing::FakeRun& run, const std::vector<absl::Status>& answers, int first) {
-  std::promise<void> answered;
-  const std::shared_future<void> over = answered.get_future().share();
-  const auto call = [&](TrainerClient&, int rank) -> absl::StatusOr<int> {
-    if (rank != first) (void)over.wait_for(std::chrono::milliseconds(100));
-    const absl::Status& answer = answers[static_cast<size_t>(rank)];
-    if (answer.ok()) return rank;
-    return answer;
+  std::vector<Done<int>> calls;
+  const auto answer = [&](size_t rank) {
+    const absl::Status& status = answers[rank];
+    calls[rank](status.ok() ? absl::StatusOr<int>(static_cast<int>(rank)) : status);
+  };
+  const auto call = [&](TrainerClient&, int, Done<int> done) {
+    calls.push_back(std::move(done));
+    if (calls.size() < answers.size()) return;  // all are under way at once
+    answer(static_cast<size_t>(first));
+    for (size_t rank = 0; rank < answers.size(); ++rank) {
+      if (rank != static_cast<size_t>(first)) answer(rank);
+    }
   };
   const SyncRoutes routes = run.placement.Routes();
   return CallAllTrainers<int>(run.pool, call, {.routes = &routes}).status();
@@ -88,9 +93,9 @@ TEST_CASE("A rollout is blamed by the routes of the call, and no worker is witho
           "[clients]") {
   const auto blame = [](const TrainerCallOptions& options) {
     testing::FakeRun run(2);
-    const auto call = [](TrainerClient&, int rank) -> absl::StatusOr<int> {
-      if (rank == 1) return rank;
-      return WithOrigin(absl::UnavailableError("socket closed"), FailureOrigin::kPartner);
+    const auto call = [](TrainerClient&, int rank, const Done<int>& done) {
+      if (rank == 1) return done(rank);
+      done(WithOrigin(absl::UnavailableError("socket closed"), FailureOrigin::kPartner));
     };
     const absl::Status status = CallAllTrainers<int>(run.pool, call, options).status();
     std::string text(status.message());
@@ -105,17 +110,41 @@ TEST_CASE("A rollout is blamed by the routes of the call, and no worker is witho
 
 TEST_CASE("A rank that never says why does not hold up the others", "[clients]") {
   testing::FakeRun run(2);
-  std::promise<void> given_up;
-  std::once_flag once;
-  run.on_cancel = [&] { std::call_once(once, [&] { given_up.set_value(); }); };
-  const auto call = [&](TrainerClient&, int rank) -> absl::StatusOr<int> {
-    if (rank == 0) return Noticed();
-    given_up.get_future().wait();
-    return absl::CancelledError("given up");
+  Done<int> silent;
+  run.on_cancel = [&] {
+    if (silent) std::exchange(silent, nullptr)(absl::CancelledError("given up"));
+  };
+  const auto call = [&](TrainerClient&, int rank, Done<int> done) {
+    if (rank == 0) return done(Noticed());
+    silent = std::move(done);
   };
   const auto status =
       CallAllTrainers<int>(run.pool, call, {.grace = std::chrono::milliseconds(20)}).status();
   REQUIRE(absl::IsAborted(status));
+}
+
+TEST_CASE("Results come by rank, whichever thread brings them", "[clients]") {
+  testing::FakeRun run(3);
+  std::vector<std::jthread> threads;
+  const auto call = [&](TrainerClient&, int rank, Done<int> done) {
+    threads.emplace_back([rank, done = std::move(done)] { done(10 * rank); });
+  };
+  const auto results = CallAllTrainers<int>(run.pool, call);
+  REQUIRE(results.ok());
+  REQUIRE(*results == std::vector<int>{0, 10, 20});
+}
+
+TEST_CASE("A caller that is interrupted ends the calls of all ranks", "[clients]") {
+  testing::FakeRun run(2);
+  std::vector<Done<int>> held;
+  run.on_cancel = [&] {
+    for (const Done<int>& done : std::exchange(held, {})) done(absl::CancelledError("ended"));
+  };
+  const auto call = [&](TrainerClient&, int, Done<int> done) { held.push_back(std::move(done)); };
+  const absl::Status status =
+      CallAllTrainers<int>(run.pool, call, {.interrupted = [] { return true; }}).status();
+  REQUIRE(absl::IsCancelled(status));
+  REQUIRE(status.message() == "interrupted");
 }
 
 }  // namespace tandem

@@ -11,13 +11,14 @@
 #include "common/types/sample.h"
 #include "controller/workers/rollout_client.h"
 #include "controller/workers/trainer_client.h"
+#include "tests/fakes/answer_of.h"
 
 namespace tandem {
 namespace {
 
 class SleepingRollout final : public RolloutClient {
  public:
-  absl::StatusOr<SleepReports> Sleep(SleepMode /*mode*/) override { return SleepReports{}; }
+  void Sleep(SleepMode /*mode*/, Done<SleepReports> done) override { done(SleepReports{}); }
   void CancelAll() override {}
   std::string address() const override { return "here"; }
   int64_t incarnation() const override { return 1; }
@@ -25,9 +26,10 @@ class SleepingRollout final : public RolloutClient {
 
 class SavingTrainer final : public TrainerClient {
  public:
-  absl::StatusOr<SaveReply> SaveState(const std::string& /*directory*/,
-                                      int64_t /*version*/) override {
-    return SaveReply{.bytes = 5};
+  void SaveState(const std::string& /*directory*/,
+                 int64_t /*version*/,
+                 Done<SaveReply> done) override {
+    done(SaveReply{.bytes = 5});
   }
   void CancelAll() override {}
   int64_t incarnation() const override { return 1; }
@@ -43,13 +45,18 @@ void RequireUnimplemented(const absl::Status& status, const std::string& call) {
 
 TEST_CASE("A rollout's client answers calls that it does not implement") {
   SleepingRollout rollout;
-  REQUIRE(rollout.Sleep(SleepMode::kLevel1).ok());
-  RequireUnimplemented(rollout.Wake({}).status(), "Wake");
-  RequireUnimplemented(rollout.Abort({}), "Abort");
-  RequireUnimplemented(rollout.VerifyWeights(1).status(), "VerifyWeights");
-  RequireUnimplemented(rollout.PrefilledTokens().status(), "PrefilledTokens");
-  RequireUnimplemented(rollout.AbortUpdate(""), "AbortUpdate");
-  RequireUnimplemented(rollout.Shutdown(), "Shutdown");
+  using testing::AnswerOf, testing::StatusOf;
+  REQUIRE(AnswerOf<SleepReports>([&](auto end) { rollout.Sleep(SleepMode::kLevel1, end); }).ok());
+  RequireUnimplemented(AnswerOf<PhaseReport>([&](auto end) { rollout.Wake({}, end); }).status(),
+                       "Wake");
+  RequireUnimplemented(StatusOf([&](auto end) { rollout.Abort({}, end); }), "Abort");
+  RequireUnimplemented(
+      AnswerOf<PhaseReport>([&](auto end) { rollout.VerifyWeights(1, end); }).status(),
+      "VerifyWeights");
+  RequireUnimplemented(AnswerOf<int64_t>([&](auto end) { rollout.PrefilledTokens(end); }).status(),
+                       "PrefilledTokens");
+  RequireUnimplemented(StatusOf([&](auto end) { rollout.AbortUpdate("", end); }), "AbortUpdate");
+  RequireUnimplemented(StatusOf([&](auto end) { rollout.Shutdown(end); }), "Shutdown");
   std::optional<absl::Status> done;
   rollout.Generate(
       {}, [](Sample) { FAIL("no sample was generated"); },
@@ -60,15 +67,24 @@ TEST_CASE("A rollout's client answers calls that it does not implement") {
 
 TEST_CASE("A trainer's client answers calls that it does not implement") {
   SavingTrainer trainer;
-  REQUIRE(trainer.SaveState("", 1)->bytes == 5);
-  RequireUnimplemented(trainer.Reset({}), "Reset");
-  RequireUnimplemented(trainer.ForwardBackward({}).status(), "ForwardBackward");
-  RequireUnimplemented(trainer.OptimizerStep(1).status(), "OptimizerStep");
-  RequireUnimplemented(trainer.ComputeLogProbs(1, ScoredPolicy::kCurrent).status(),
-                       "ComputeLogProbs");
-  RequireUnimplemented(trainer.SyncWeights({}).status(), "SyncWeights");
-  RequireUnimplemented(trainer.CheckWeights("", "").status(), "CheckWeights");
-  RequireUnimplemented(trainer.Shutdown(), "Shutdown");
+  using testing::AnswerOf, testing::StatusOf;
+  const auto saved = AnswerOf<SaveReply>([&](auto end) { trainer.SaveState("", 1, end); });
+  REQUIRE(saved->bytes == 5);
+  RequireUnimplemented(StatusOf([&](auto end) { trainer.Reset({}, end); }), "Reset");
+  RequireUnimplemented(
+      AnswerOf<ForwardBackwardReply>([&](auto end) { trainer.ForwardBackward({}, end); }).status(),
+      "ForwardBackward");
+  RequireUnimplemented(
+      AnswerOf<OptimizerStepReply>([&](auto end) { trainer.OptimizerStep(1, end); }).status(),
+      "OptimizerStep");
+  const auto score = [&](auto end) { trainer.ComputeLogProbs(1, ScoredPolicy::kCurrent, end); };
+  RequireUnimplemented(AnswerOf<LogProbsReply>(score).status(), "ComputeLogProbs");
+  RequireUnimplemented(
+      AnswerOf<SyncReply>([&](auto end) { trainer.SyncWeights({}, end); }).status(), "SyncWeights");
+  RequireUnimplemented(
+      AnswerOf<WeightCheckResult>([&](auto end) { trainer.CheckWeights("", "", end); }).status(),
+      "CheckWeights");
+  RequireUnimplemented(StatusOf([&](auto end) { trainer.Shutdown(end); }), "Shutdown");
 }
 
 }  // namespace tandem

@@ -295,6 +295,26 @@ TEST_CASE("WorkerRegistry refuses what does not fit, with the reason", "[registr
   REQUIRE(Says(f.registry.Register(other).status(), "another tokenizer"));
 }
 
+TEST_CASE("A heartbeat that tells another class of numerics than the others is refused",
+          "[registry]") {
+  WorkerRegistryFixture f;
+  REQUIRE(f.registry.Register(Hello(kRegisteredTrainer, "n1")).ok());
+  REQUIRE(f.registry.Register(Hello(kRollout0, "n2")).ok());
+  const auto beat = [&](const WorkerKey& key, const std::string& numerics) {
+    return f.registry.Heartbeat(key, 1, {.numerics_class = numerics});
+  };
+  REQUIRE(beat(kRollout0, "avx2").ok());
+  REQUIRE(Says(beat(kRollout0, "avx512"), "one kind of machine"));
+  REQUIRE(beat(kRollout0, "avx2").ok());
+  // While one is lost, the others may go on as another class; it does not come back to them.
+  f.registry.MarkLost(kRegisteredTrainer, 1);
+  REQUIRE(beat(kRollout0, "avx512").ok());
+  REQUIRE(Says(beat(kRegisteredTrainer, "avx2"), "one kind of machine"));
+  REQUIRE_FALSE(f.registry.ReadyIncarnation(kRegisteredTrainer));
+  REQUIRE(beat(kRegisteredTrainer, "avx512").ok());
+  REQUIRE(f.registry.ReadyIncarnation(kRegisteredTrainer) == 1);
+}
+
 TEST_CASE("WorkerRegistry refuses a worker that computes a part otherwise, with both choices",
           "[registry]") {
   WorkerRegistryFixture f;
@@ -360,9 +380,9 @@ TEST_CASE("WorkerRegistry loses a silent worker and takes it back", "[registry]"
   f.clock.Advance(absl::Seconds(2));
   REQUIRE(Keys(f.registry.DetectLost()) == std::vector<WorkerKey>{kRegisteredTrainer});
   REQUIRE(f.registry.DetectLost().empty());
-  REQUIRE_FALSE(f.registry.Ready(kRegisteredTrainer));
+  REQUIRE_FALSE(f.registry.ReadyIncarnation(kRegisteredTrainer));
   REQUIRE(f.registry.Heartbeat(kRegisteredTrainer, 1, {.phase = "train"}).ok());
-  REQUIRE(f.registry.Ready(kRegisteredTrainer)->news.phase == "train");
+  REQUIRE(f.registry.Find(kRegisteredTrainer)->news.phase == "train");
 }
 
 TEST_CASE(
@@ -383,7 +403,7 @@ TEST_CASE(
   };
   const std::string place = "attention, layer 7";
   REQUIRE(beat(5, place, absl::Seconds(129)).empty());
-  REQUIRE(registry.Ready(kRollout0)->news.progress.activity == place);
+  REQUIRE(registry.Find(kRollout0)->news.progress.activity == place);
   REQUIRE(beat(5, "", absl::ZeroDuration()).empty());
   REQUIRE(beat(5, place, absl::Seconds(150)) == std::vector<WorkerKey>{kRollout0});
   const std::optional<WorkerEntry> lost = registry.Find(kRollout0);
@@ -396,9 +416,9 @@ TEST_CASE(
   REQUIRE(
       Says(told, "rollout 0 (incarnation 1, process 0) is lost, as it made no progress for 2m31s"));
   REQUIRE(registry.DetectLost().empty());
-  REQUIRE_FALSE(registry.Ready(kRollout0));
+  REQUIRE_FALSE(registry.ReadyIncarnation(kRollout0));
   REQUIRE(beat(6, place, absl::ZeroDuration()).empty());
-  REQUIRE(registry.Ready(kRollout0));
+  REQUIRE(registry.ReadyIncarnation(kRollout0));
 }
 
 TEST_CASE(
@@ -449,7 +469,7 @@ TEST_CASE("WorkerRegistry sees a process that comes back to a controller of its 
   back.incarnation = 4;
   back.process_start = "pid:[1] 7";
   REQUIRE(*registry.Register(back) == 4);
-  REQUIRE(registry.Ready(kRegisteredTrainer)->process_start == "pid:[1] 7");
+  REQUIRE(registry.Find(kRegisteredTrainer)->process_start == "pid:[1] 7");
 }
 
 TEST_CASE("WorkerRegistry keeps the incarnation of workers that outlived a controller",

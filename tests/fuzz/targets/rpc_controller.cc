@@ -59,8 +59,8 @@ class EndedRun {
             Unary("TandemService.Generate", *tandem_, &TandemService::Generate),
             Unary("TandemService.Evaluate", *tandem_, &TandemService::Evaluate),
             Unary("TandemService.CheckWeights", *tandem_, &TandemService::CheckWeights),
-            Unary("ClusterService.Register", *cluster_, &ClusterService::Register),
-            Unary("ClusterService.Heartbeat", *cluster_, &ClusterService::Heartbeat),
+            ClusterUnary("ClusterService.Register", &v1::ClusterService::Stub::Register),
+            ClusterUnary("ClusterService.Heartbeat", &v1::ClusterService::Stub::Heartbeat),
             {"ClusterService.StreamSamples", [this](ByteSource& source) { StreamSamples(source); }},
             {"ClusterService.PutLogProbs", [this](ByteSource& source) { PutLogProbs(source); }}};
   }
@@ -75,6 +75,17 @@ class EndedRun {
               const auto request = Made<Request>(source);
               Response response;
               (void)(service.*method)(nullptr, &request, &response);
+            }};
+  }
+
+  template <typename Request, typename Response>
+  CallTable::Entry ClusterUnary(const std::string& name,
+                                grpc::Status (v1::ClusterService::Stub::*method)(
+                                    grpc::ClientContext*, const Request&, Response*)) {
+    return {name, [this, method](ByteSource& source) {
+              grpc::ClientContext context;
+              Response response;
+              (void)(cluster_stub_.get()->*method)(&context, Made<Request>(source), &response);
             }};
   }
 
