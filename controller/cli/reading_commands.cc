@@ -139,8 +139,10 @@ absl::Status NoSamples(const SamplesOptions& options) {
                        options.undone_by, step);
   } else if (options.evaluation) {
     text = fmt::format(
-        "no response of a validation{} is recorded: the run has data.val_files and validates "
-        "there, or a build before schema version 6 of run.db recorded the numbers alone",
+        "no response of a validation{} is recorded: the run has not validated then "
+        "(data.val_files, "
+        "trainer.test_freq), or a build before schema version 6 of run.db recorded the numbers "
+        "alone",
         options.step ? fmt::format(" after step {}", step) : "");
   } else if (options.prompt_id != 0) {
     text = fmt::format("no sample{} has the prompt {}: tandemctl samples shows their numbers",
