@@ -37,7 +37,9 @@ EmulatedCudaOptions OptionsFromEnvironment() {
 EmulatedCuda::EmulatedCuda(EmulatedCudaOptions options) : options_(options), driver_(NewDriver()) {}
 
 EmulatedCuda::~EmulatedCuda() {
+  *closing_ = true;
   for (const CudaStream stream : streams_) {
+    late_events_.Close(stream);
     CloseLate(stream);
     UnbindStream(stream);
   }

@@ -3,6 +3,7 @@
 // made to fail; the memory size of the device can be set.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -12,6 +13,7 @@
 
 #include "common/base/mutex.h"
 #include "common/device/cuda/cuda_api.h"
+#include "tests/emulator/late_events.h"
 
 namespace tandem::emulator {
 
@@ -24,7 +26,12 @@ struct EmulatedCudaOptions {
   bool legacy_ipc = true;
   // Bit i: the i-th stream that is created does its work only when somebody waits for it, instead
   // of at once. Over all sets of its streams a test sees where one should have waited for another.
+  // What precedes a record of another process's event is done at once.
   uint64_t late_streams = 0;
+  // Unless this says that such an event happens on a late stream when somebody asks
+  // (late_events.h). Not where a process is stopped meanwhile: a GPU would go on, and this one does
+  // not.
+  bool late_events = false;
   // Who this is to others that open its memory and events: 0, the process that it runs in. What a
   // process exports it cannot open itself, so that a test which plays two processes in one gives
   // one of them another number.
@@ -174,6 +181,9 @@ class EmulatedCuda final : public CudaApi {
   int urgent_streams_ ABSL_GUARDED_BY(state_mutex_) = 0;
   std::vector<CudaStream> streams_
       ABSL_GUARDED_BY(state_mutex_);  // all that were created; null: destroyed
+  // Waits for events of others end then.
+  const std::shared_ptr<std::atomic<bool>> closing_ = std::make_shared<std::atomic<bool>>(false);
+  LateEvents late_events_;
 };
 
 }  // namespace tandem::emulator

@@ -16,18 +16,12 @@ namespace {
 
 constexpr int64_t kEventBytes = 4096;
 
-// What the memory of a shared event holds, for all processes that have it open.
-struct SharedEvent {
-  std::atomic<int64_t> recorded;  // how many times
-  std::atomic<int64_t> happened;  // of those, the last that has
-};
-static_assert(std::atomic<int64_t>::is_always_lock_free);
-
 SharedEvent& StateOf(CudaEvent event) { return *reinterpret_cast<SharedEvent*>(event); }
 
-// As a driver does, for as long as it takes.
-void WaitShared(CudaEvent event, int64_t number) {
-  while (StateOf(event).happened < number) std::this_thread::yield();
+// As a driver does, for as long as it takes, or until its user is gone.
+void WaitShared(CudaEvent event, int64_t number, const std::atomic<bool>& closing) {
+  Want(StateOf(event), number);
+  while (StateOf(event).happened < number && !closing) std::this_thread::yield();
 }
 
 }  // namespace
@@ -46,6 +40,8 @@ absl::StatusOr<CudaStream> EmulatedCuda::CreateStream(StreamPriority priority) {
 }
 absl::Status EmulatedCuda::DestroyStream(CudaStream stream) {
   DoLate(stream);
+  late_events_.Settle();
+  late_events_.Close(stream);
   CloseLate(stream);
   UnbindStream(stream);
   delete reinterpret_cast<char*>(stream);
@@ -62,11 +58,13 @@ void EmulatedCuda::FinishStreams() {
     streams = streams_;
   }
   for (const CudaStream stream : streams) DoLate(stream);
+  late_events_.Settle();
 }
 absl::Status EmulatedCuda::Synchronize(CudaStream stream) {
   TANDEM_RETURN_IF_ERROR(Called("Synchronize"));
   if (IsCaptured(stream)) return NotWhileCapturing("cudaStreamSynchronize");
   DoLate(stream);
+  late_events_.Settle();
   return absl::OkStatus();
 }
 
@@ -119,6 +117,7 @@ absl::Status EmulatedCuda::DestroyEvent(CudaEvent event) {
     shared_events_.erase(event);
     std::erase_if(held_records_, [event](const auto& held) { return held.first == event; });
   }
+  late_events_.Forget(&StateOf(event));
   auto* const address = reinterpret_cast<std::byte*>(event);
   const absl::Status owned = Unmap(address, true);
   return owned.ok() ? owned : Unmap(address, false);
@@ -139,8 +138,6 @@ bool EmulatedCuda::IsShared(CudaEvent event) const {
   const MutexLock lock(state_mutex_);
   return shared_events_.contains(event);
 }
-// A late stream is not late before an event that another process may wait for: nobody here would
-// learn of that.
 void EmulatedCuda::RecordShared(CudaEvent event, CudaStream stream) {
   const int64_t number = ++StateOf(event).recorded;
   {
@@ -149,6 +146,9 @@ void EmulatedCuda::RecordShared(CudaEvent event, CudaStream stream) {
       held_records_.emplace_back(event, number);
       return;
     }
+  }
+  if (options_.late_events && IsLate(stream)) {
+    return late_events_.Record(&StateOf(event), number, stream);
   }
   DoLate(stream);
   StateOf(event).happened = number;
@@ -168,7 +168,7 @@ absl::Status EmulatedCuda::WaitEvent(CudaStream stream, CudaEvent event) {
   if (IsCaptured(stream)) return absl::OkStatus();
   if (IsShared(event)) {
     const int64_t number = StateOf(event).recorded;
-    Submit(stream, [event, number] { WaitShared(event, number); });
+    Submit(stream, [event, number, closing = closing_] { WaitShared(event, number, *closing); });
   } else {
     WaitLate(stream, event);
   }
@@ -178,7 +178,10 @@ absl::StatusOr<bool> EmulatedCuda::HasHappened(CudaEvent event) {
   TANDEM_RETURN_IF_ERROR(NotWhileCapturing("cudaEventQuery"));
   if (IsShared(event)) {
     TANDEM_RETURN_IF_ERROR(Called("HasHappened"));
-    return StateOf(event).happened >= StateOf(event).recorded;
+    late_events_.Settle();
+    const bool happened = StateOf(event).happened >= StateOf(event).recorded;
+    Want(StateOf(event), StateOf(event).recorded);  // time goes on
+    return happened;
   }
   TANDEM_RETURN_IF_ERROR(CheckThread("cudaEventQuery"));
   {
@@ -191,7 +194,7 @@ absl::StatusOr<bool> EmulatedCuda::HasHappened(CudaEvent event) {
 }
 absl::Status EmulatedCuda::Synchronize(CudaEvent event) {
   TANDEM_RETURN_IF_ERROR(Called("Synchronize"));
-  if (IsShared(event)) WaitShared(event, StateOf(event).recorded);
+  if (IsShared(event)) WaitShared(event, StateOf(event).recorded, *closing_);
   DoLate(event);
   return absl::OkStatus();
 }

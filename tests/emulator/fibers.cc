@@ -64,7 +64,7 @@ struct Fiber {
 // behind. Told of each switch it needs several times as long.
 struct FiberBlock {
   const std::function<void(int)>* body = nullptr;
-  Fiber scheduler;  // RunFibers
+  Fiber scheduler;           // RunFibers
   std::deque<Fiber> fibers;  // their places stay: a fiber that is parked has its own at hand
   int current = 0;
   int unfinished = 0;

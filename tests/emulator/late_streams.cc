@@ -18,19 +18,39 @@ struct Late {
 
   int64_t submitted() const { return done + (working ? 1 : 0) + static_cast<int64_t>(work.size()); }
 };
-// A point in a stream's work, as the number of pieces before it.
-struct Point {
-  CudaStream stream = nullptr;
-  int64_t pieces = 0;
-};
 
 Mutex late_mutex;
 ConditionVariable piece_done;
 std::map<CudaStream, Late> late_streams ABSL_GUARDED_BY(late_mutex);
-std::map<CudaEvent, Point> recorded ABSL_GUARDED_BY(late_mutex);
+std::map<CudaEvent, LatePoint> recorded ABSL_GUARDED_BY(late_mutex);
 
-// Several threads may want a stream's work done: it is done in order, a piece after the other.
-void DoUpTo(const Point& point) {
+// The latest record of an event; of no stream if there is none.
+LatePoint PointOf(CudaEvent event) {
+  const MutexLock lock(late_mutex);
+  const auto found = recorded.find(event);
+  return found == recorded.end() ? LatePoint() : found->second;
+}
+
+}  // namespace
+
+bool IsLate(CudaStream stream) {
+  const MutexLock lock(late_mutex);
+  return late_streams.contains(stream);
+}
+
+LatePoint LateEnd(CudaStream stream) {
+  const MutexLock lock(late_mutex);
+  const auto found = late_streams.find(stream);
+  return {stream, found == late_streams.end() ? 0 : found->second.submitted()};
+}
+
+bool IsDone(const LatePoint& point) {
+  const MutexLock lock(late_mutex);
+  const auto found = late_streams.find(point.stream);
+  return found == late_streams.end() || found->second.done >= point.pieces;
+}
+
+void DoLate(const LatePoint& point) {
   const MutexLock lock(late_mutex);
   while (true) {
     const auto stream = late_streams.find(point.stream);
@@ -55,15 +75,6 @@ void DoUpTo(const Point& point) {
     piece_done.NotifyAll();
   }
 }
-
-// The latest record of an event; of no stream if there is none.
-Point PointOf(CudaEvent event) {
-  const MutexLock lock(late_mutex);
-  const auto found = recorded.find(event);
-  return found == recorded.end() ? Point() : found->second;
-}
-
-}  // namespace
 
 void OpenLate(CudaStream stream) {
   const MutexLock lock(late_mutex);
@@ -96,21 +107,16 @@ void RecordLate(CudaEvent event, CudaStream stream) {
 
 // What is waited for is the event's latest record now, whatever is recorded later.
 void WaitLate(CudaStream stream, CudaEvent event) {
-  const Point point = PointOf(event);
-  std::function<void()> wait = [point] { DoUpTo(point); };
+  const LatePoint point = PointOf(event);
+  std::function<void()> wait = [point] { DoLate(point); };
   if (!KeepLate(stream, wait)) wait();
 }
 
-void DoLate(CudaStream stream) { DoUpTo({stream, std::numeric_limits<int64_t>::max()}); }
+void DoLate(CudaStream stream) { DoLate(LatePoint{stream, std::numeric_limits<int64_t>::max()}); }
 
-void DoLate(CudaEvent event) { DoUpTo(PointOf(event)); }
+void DoLate(CudaEvent event) { DoLate(PointOf(event)); }
 
-bool HasHappenedLate(CudaEvent event) {
-  const Point point = PointOf(event);
-  const MutexLock lock(late_mutex);
-  const auto found = late_streams.find(point.stream);
-  return found == late_streams.end() || found->second.done >= point.pieces;
-}
+bool HasHappenedLate(CudaEvent event) { return IsDone(PointOf(event)); }
 
 void ForgetLate(CudaEvent event) {
   const MutexLock lock(late_mutex);

@@ -3,11 +3,25 @@
 // fails.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "common/device/cuda/launch.h"
 
 namespace tandem::emulator {
+
+// A point in a late stream's work, as the number of pieces before it.
+struct LatePoint {
+  CudaStream stream = nullptr;
+  int64_t pieces = 0;
+};
+bool IsLate(CudaStream stream);
+// After all that the stream has been given until now.
+LatePoint LateEnd(CudaStream stream);
+// Also where the stream is closed.
+bool IsDone(const LatePoint& point);
+// Several threads may want a stream's work done: it is done in order, a piece after the other.
+void DoLate(const LatePoint& point);
 
 // Makes `stream` late until CloseLate(), which drops the work it still holds.
 void OpenLate(CudaStream stream);

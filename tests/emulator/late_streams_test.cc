@@ -138,4 +138,40 @@ TEST_CASE("two threads that wait for a late stream do its work in order, and bot
   one.join();
 }
 
+TEST_CASE("what precedes another process's event is done when that process asks for it") {
+  EmulatedCuda owner({.late_streams = 1, .late_events = true}), other({.process = -1});
+  const CudaStream stream = *owner.CreateStream(), reading = *other.CreateStream();
+  const CudaEvent event = *owner.CreateEvent(true);
+  const CudaEvent opened = *other.OpenEvent(*owner.ExportEvent(event));
+  std::byte* const memory = *owner.Malloc(16);
+  const std::byte* const seen = *other.OpenMemory(*owner.ExportMemory(memory));
+  std::byte* const copied = *other.AllocateHost(16);
+  const auto fill = [&](unsigned char value) {
+    REQUIRE(owner.Fill(memory, value, 16, stream).ok());
+    REQUIRE(owner.Record(event, stream).ok());
+    REQUIRE(seen[0] != std::byte{value});  // nobody has asked
+  };
+  fill(1);
+  REQUIRE(other.Synchronize(opened).ok());
+  REQUIRE(seen[0] == std::byte{1});
+  REQUIRE(*other.HasHappened(opened));
+  fill(2);
+  REQUIRE_FALSE(*other.HasHappened(opened));
+  while (!*other.HasHappened(opened)) std::this_thread::yield();
+  REQUIRE(seen[0] == std::byte{2});
+  fill(3);
+  REQUIRE(other.WaitEvent(reading, opened).ok());
+  REQUIRE(other.Copy(copied, seen, 16, reading).ok());
+  REQUIRE(copied[0] == std::byte{3});
+  fill(4);
+  REQUIRE(owner.Synchronize(stream).ok());  // what was waited for otherwise has happened, too
+  REQUIRE(*other.HasHappened(opened));
+  fill(5);
+  REQUIRE(other.DestroyEvent(opened).ok());
+  REQUIRE(owner.DestroyEvent(event).ok());  // and is no longer looked at
+  REQUIRE(owner.DestroyStream(stream).ok());
+  REQUIRE(memory[0] == std::byte{5});
+  REQUIRE(other.DestroyStream(reading).ok());
+}
+
 }  // namespace tandem
