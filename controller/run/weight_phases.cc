@@ -51,6 +51,7 @@ absl::Status WeightPhases::CompareProbe(StepBatch& batch) {
 
 absl::Status WeightPhases::SyncAndWake(StepBatch& batch) {
   std::vector<int64_t> failed_with;  // the incarnations of all workers after the last failure
+  int in_vain = 0;                   // repetitions for which no worker was replaced
   while (true) {
     batch.phases.Begin("sync");
     absl::Status status = [&]() -> absl::Status {
@@ -84,10 +85,10 @@ absl::Status WeightPhases::SyncAndWake(StepBatch& batch) {
       return absl::OkStatus();
     }
     if (status.ok()) return status;
-    // A sync is repeated for a worker that was replaced. If none was since it failed last, the
-    // group of trainers is broken, as after a collective for which one of them came too late, and
-    // only a recovery makes another.
-    if (context_.pool.Incarnations() == failed_with) return status;
+    // A sync is repeated for a worker that was replaced. If none was, though one death may show up
+    // in two calls, the group of trainers is broken, as after a collective for which one of them
+    // came too late, and only a recovery makes another.
+    if (context_.pool.Incarnations() == failed_with && ++in_vain > 1) return status;
     TANDEM_RETURN_IF_ERROR(recovery_.AwaitRollouts(status));
     TANDEM_RETURN_IF_ERROR(context_.budget.Charge(WorkerRole::kRollout, status));
     failed_with = context_.pool.Incarnations();
