@@ -50,11 +50,12 @@ EngineProgress FromProto(const v1::EngineProgress& proto) {
           .still_for = absl::Seconds(proto.still_seconds())};
 }
 
-// Sends what `next` fills until it leaves a message empty; deletes itself at the end.
+// Sends what `next` fills, on the thread of `reads`, until it leaves a message empty; deletes
+// itself at the end.
 class SampleWriter final : public grpc::ServerWriteReactor<v1::StreamSamplesResponse> {
  public:
-  explicit SampleWriter(std::function<absl::Status(v1::StreamSamplesResponse*)> next)
-      : next_(std::move(next)) {
+  SampleWriter(SampleReads& reads, std::function<absl::Status(v1::StreamSamplesResponse*)> next)
+      : reads_(reads), next_(std::move(next)) {
     Continue();
   }
   void OnWriteDone(bool ok) override {
@@ -64,13 +65,18 @@ class SampleWriter final : public grpc::ServerWriteReactor<v1::StreamSamplesResp
   void OnDone() override { delete this; }
 
  private:
+  // It lives until it has finished, which is at the end of a task.
   void Continue() {
+    reads_.Post([this] { Send(); });
+  }
+  void Send() {
     message_.Clear();
     const absl::Status filled = next_(&message_);
     if (!filled.ok() || message_.samples_size() == 0) return Finish(ToGrpcStatus(filled));
     StartWrite(&message_);
   }
 
+  SampleReads& reads_;
   const std::function<absl::Status(v1::StreamSamplesResponse*)> next_;
   v1::StreamSamplesResponse message_;
 };
@@ -201,8 +207,8 @@ absl::StatusOr<ClusterService::SampleSource> ClusterService::SourceOf(
 grpc::ServerWriteReactor<v1::StreamSamplesResponse>* ClusterService::StreamSamples(
     grpc::CallbackServerContext* context, const v1::StreamSamplesRequest* request) {
   absl::StatusOr<SampleSource> source = SourceOf(context, *request);
-  if (source.ok()) return new SampleWriter(*std::move(source));
-  return new SampleWriter([refused = source.status()](auto*) { return refused; });
+  if (source.ok()) return new SampleWriter(reads_, *std::move(source));
+  return new SampleWriter(reads_, [refused = source.status()](auto*) { return refused; });
 }
 
 absl::Status ClusterService::TakeLogProbs(const grpc::ServerContextBase* context,

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "controller/api/sample_reads.h"
 #include "controller/rollouts/parity_probe.h"
 #include "controller/store/sample_store.h"
 #include "controller/workers/rank_holders.h"
@@ -72,6 +73,7 @@ class ClusterService final : public v1::ClusterService::CallbackService {
   const v1::RegisterResponse welcome_;
   const std::string project_;
   std::atomic<bool> stopping_ = false;
+  SampleReads reads_;
 };
 
 }  // namespace tandem

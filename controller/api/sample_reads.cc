@@ -1,0 +1,38 @@
+#include "controller/api/sample_reads.h"
+
+#include <utility>
+
+namespace tandem {
+
+SampleReads::SampleReads() : thread_("sample reads", [this] { RunAll(); }) {}
+
+SampleReads::~SampleReads() {
+  {
+    const MutexLock lock(tasks_mutex_);
+    ending_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.Join();
+}
+
+void SampleReads::Post(std::function<void()> task) {
+  const MutexLock lock(tasks_mutex_);
+  tasks_.push_back(std::move(task));
+  changed_.NotifyAll();
+}
+
+void SampleReads::RunAll() {
+  while (true) {
+    std::function<void()> task;
+    {
+      const MutexLock lock(tasks_mutex_);
+      while (tasks_.empty() && !ending_) changed_.Wait(tasks_mutex_);
+      if (tasks_.empty()) return;
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+    }
+    task();
+  }
+}
+
+}  // namespace tandem
