@@ -1,7 +1,7 @@
 #include "controller/wire/record_codec.h"
 
 #include "common/net/worker_codec.h"
-#include "controller/wire/run_answers.h"
+#include "controller/store/time_stamp.h"
 #include "tandem/v1/controller.pb.h"
 
 namespace tandem {
