@@ -260,7 +260,8 @@ TEST_CASE("Workers that register while the file is written share the next write 
     REQUIRE(registry.Register(f.Hello({WorkerRole::kTrainer, rank}, 41 + rank, "")).ok());
     holders.Write(registry, [&, rank] {
       const MutexLock lock(file.mutex);
-      answered_from_the_file += testing::Has(file.text, "\"rank\": " + std::to_string(rank)) ? 1 : 0;
+      answered_from_the_file +=
+          testing::Has(file.text, "\"rank\": " + std::to_string(rank)) ? 1 : 0;
       ++answered;
     });
   };

@@ -86,7 +86,7 @@ class MutationsTest(unittest.TestCase):
 
     @unittest.skipUnless(os.environ.get("TANDEM_TEST_BUILD"), "TANDEM_TEST_BUILD names no build, whose tests would be read")
     def test_every_test_that_is_to_notice_a_change_is_one_of_the_build(self):
-        programs = mutations.programs_of_tests(pathlib.Path(os.environ["TANDEM_TEST_BUILD"]))
+        programs = mutations.Build(ROOT, pathlib.Path(os.environ["TANDEM_TEST_BUILD"])).programs
         named = {test for _, tests in mutations.ROOMS.values() for test in tests} | {row[4] for row in mutations.MUTATIONS}
         self.assertEqual(named - programs.keys(), set())
 
