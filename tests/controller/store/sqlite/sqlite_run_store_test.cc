@@ -298,7 +298,8 @@ TEST_CASE("Only the newest steps keep the texts of their samples, if so configur
   const auto with_texts = [&] {
     std::vector<int64_t> steps;
     for (int64_t step = 1; step <= 9; ++step) {
-      for (const SampleRecord& sample : store->ListSamples({.step = step}).value().samples) {
+      const auto page = store->ListSamples({.step = step}).value();
+      for (const SampleRecord& sample : page.samples) {
         REQUIRE(sample.reward == 0.5);
         REQUIRE(sample.texts_kept == !sample.prompt.empty());
         REQUIRE(sample.texts_kept == !sample.response.empty());
@@ -334,7 +335,8 @@ TEST_CASE("A lowered number of steps with texts empties old ones a few at each s
   const auto with_texts = [&] {
     int64_t count = 0;
     for (int64_t step = first; step < first + steps + 4; ++step) {
-      for (const SampleRecord& sample : store->ListSamples({.step = step}).value().samples) {
+      const auto page = store->ListSamples({.step = step}).value();
+      for (const SampleRecord& sample : page.samples) {
         count += sample.texts_kept ? 1 : 0;
       }
     }
