@@ -81,25 +81,33 @@ class SampleWriter final : public grpc::ServerWriteReactor<v1::StreamSamplesResp
   v1::StreamSamplesResponse message_;
 };
 
-// Hands each message to `take`; deletes itself at the end.
+// Hands each message to `take`, which writes them to the disk, on the thread of `reads`; deletes
+// itself at the end.
 class LogProbsReader final : public grpc::ServerReadReactor<v1::PutLogProbsRequest> {
  public:
-  LogProbsReader(std::function<absl::Status(const v1::PutLogProbsRequest&)> take,
+  LogProbsReader(SampleReads& reads,
+                 std::function<absl::Status(const v1::PutLogProbsRequest&)> take,
                  v1::PutLogProbsResponse* response)
-      : take_(std::move(take)), response_(response) {
+      : reads_(reads), take_(std::move(take)), response_(response) {
     StartRead(&request_);
   }
   void OnReadDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::OK);
+    reads_.Post([this] { Take(); });
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  // It lives until it has finished, which is at the end of a task.
+  void Take() {
     if (const absl::Status taken = take_(request_); !taken.ok()) {
       return Finish(ToGrpcStatus(taken));
     }
     response_->set_accepted(response_->accepted() + request_.items_size());
     StartRead(&request_);
   }
-  void OnDone() override { delete this; }
 
- private:
+  SampleReads& reads_;
   const std::function<absl::Status(const v1::PutLogProbsRequest&)> take_;
   v1::PutLogProbsResponse* const response_;
   v1::PutLogProbsRequest request_;
@@ -241,7 +249,7 @@ grpc::ServerReadReactor<v1::PutLogProbsRequest>* ClusterService::PutLogProbs(
   const auto take = [this, context](const v1::PutLogProbsRequest& request) {
     return TakeLogProbs(context, request);
   };
-  return new LogProbsReader(take, response);
+  return new LogProbsReader(reads_, take, response);
 }
 
 }  // namespace tandem
