@@ -1,9 +1,11 @@
 // Keeps a client's running calls, so that another thread can cancel them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 #include <absl/base/thread_annotations.h>
@@ -55,14 +57,18 @@ class CallTracker {
   std::set<grpc::ClientContext*> calls_ ABSL_GUARDED_BY(calls_mutex_);
 };
 
-// Starts a call that occupies no thread while it runs, and that `calls` can cancel.
-// `start(context, request, response, end)` hands it to gRPC; `done(absl::StatusOr<Response>)` is
-// called exactly once, by a thread of gRPC's. Ends within `timeout` (CallDeadline).
-template <typename Response, typename Request, typename Start, typename Done>
+// Starts `method` of a stub's asynchronous interface: a call that occupies no thread while it runs,
+// and that `calls` can cancel. `done(absl::StatusOr<Response>)` is called exactly once, by a thread
+// of gRPC's. Ends within `timeout` (CallDeadline).
+template <typename Async, typename Request, typename Response, typename Done>
 void StartCall(std::shared_ptr<CallTracker> calls,
                absl::Duration timeout,
+               std::type_identity_t<Async>* async,
+               void (Async::*method)(grpc::ClientContext*,
+                                     const Request*,
+                                     Response*,
+                                     std::function<void(grpc::Status)>),
                Request request,
-               const Start& start,
                Done done) {
   struct Running {
     grpc::ClientContext context;
@@ -74,13 +80,13 @@ void StartCall(std::shared_ptr<CallTracker> calls,
   running->request = std::move(request);
   running->deadline.emplace(running->context, timeout);
   calls->Add(&running->context);
-  start(&running->context, &running->request, &running->response,
-        [calls, running, done = std::move(done)](const grpc::Status& ended) {
-          calls->Remove(&running->context);
-          const absl::Status status = FromGrpcStatus(running->deadline->Explain(ended));
-          done(status.ok() ? absl::StatusOr<Response>(std::move(running->response))
-                           : absl::StatusOr<Response>(status));
-        });
+  (async->*method)(&running->context, &running->request, &running->response,
+                   [calls, running, done = std::move(done)](const grpc::Status& ended) {
+                     calls->Remove(&running->context);
+                     const absl::Status status = FromGrpcStatus(running->deadline->Explain(ended));
+                     done(status.ok() ? absl::StatusOr<Response>(std::move(running->response))
+                                      : absl::StatusOr<Response>(status));
+                   });
 }
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
-// A thread that reads the samples which trainers fetch and writes the log-probs that they return, so
-// that gRPC's few threads, which serve heartbeats as well, do not wait for a disk.
+// A thread that reads the samples which trainers fetch and writes the log-probs that they return,
+// so that gRPC's few threads, which serve heartbeats as well, do not wait for a disk.
 #pragma once
 
 #include <deque>

@@ -181,12 +181,7 @@ class GrpcRolloutClient : public RolloutClient {
 
   template <typename Response, typename Request, typename Then>
   void Call(Method<Request, Response> method, absl::Duration timeout, Request request, Then then) {
-    StartCall<Response>(
-        calls_, timeout, std::move(request),
-        [&](grpc::ClientContext* context, const Request* sent, Response* response, auto end) {
-          (stub_->async()->*method)(context, sent, response, std::move(end));
-        },
-        std::move(then));
+    StartCall(calls_, timeout, stub_->async(), method, std::move(request), std::move(then));
   }
 
   const std::string address_;
