@@ -114,8 +114,8 @@ absl::StatusOr<EvaluationRecord> Evaluate(const StepContext& context,
     const Prompt& prompt = prompts[static_cast<size_t>(sample.group)];
     response_tokens += sample.response_tokens();
     SampleRecord record = RecordOf(sample, request, context.clock.WallNow());
-    items[{sample.group, record.index}] = {MakeRewardItem(context.text, prompt, sample),
-                                           std::move(record)};
+    auto& item = items[{sample.group, record.index}];
+    item = {MakeRewardItem(context.text, prompt, sample), std::move(record)};
     context.progress.OnPhaseProgress(request.step, static_cast<int64_t>(items.size()), total);
     return absl::OkStatus();
   };
