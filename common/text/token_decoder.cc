@@ -34,9 +34,9 @@ absl::Status AddStep(const nlohmann::json& json, DecoderRule& rule) {
       return InvalidArgument("decoder Replace puts {} bytes in, {} are allowed",
                              rule.replace_to.size(), kMaxReplacement);
     }
-  } else if (type == "Strip" && IntegerOf<int>(json.value("stop", Json(0))) == 0) {
+  } else if (type == "Strip" && IntegerOf<int>(json.value("stop", nlohmann::json(0))) == 0) {
     rule.strip = json.at("content").get<std::string>();
-    rule.strip_count = rule.strip.empty() ? 0 : IntegerOf<int>(json.value("start", Json(0)));
+    rule.strip_count = rule.strip.empty() ? 0 : IntegerOf<int>(json.value("start", nlohmann::json(0)));
   } else {
     return Unsupported(type);
   }
