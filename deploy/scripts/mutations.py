@@ -2,7 +2,7 @@
 """Tests the tests: changes one thing of the source at a time and requires that a test fails.
 
     deploy/scripts/mutations.py [--only TEXT]                    # the mutations that are listed in this script
-    deploy/scripts/mutations.py --room ROOM [--sample N] [--seed N]   # some of all small changes to a room
+    deploy/scripts/mutations.py --room ROOM [--sample N] [--seed N] [--files N]   # some of all small changes to a room
     deploy/scripts/mutations.py --turn [--sample N] [--seconds N] [--floor F]   # those that this commit draws, of one room
     deploy/scripts/mutations.py --room kernels          # each barrier of the CUDA kernels left out, on the emulator
     deploy/scripts/mutations.py --check [--root DIR]    # only whether every listed text is still there
@@ -12,11 +12,12 @@ notice it is built there and run, then the next one of the room. The copy is con
 ccache knows is not compiled again. Prints a line for each mutation and sums; exit code 1 where one survived: then a
 test is missing, or the change changes nothing that can be seen. Two cores take a quarter of an hour to build the
 copy without a cache, and 5 to 15 seconds for a mutation. .ci/run therefore looks at a few of them (--turn) once its
-build has filled the cache: only what is changed is compiled for it, four files at most.
+build has filled the cache: only what is changed is compiled for it.
 
 A test that takes five times as long as without the mutation, and at least ten seconds, is stopped: the mutation counts as
 killed, and its line says so.
 
+--files N: of the first N files that are drawn alone, as each that is changed must be compiled (default: 4 with --turn, else all).
 --seconds N: after N seconds everything has ended. What was being compiled or tested then has no verdict, and is named.
 --floor F: the part of the mutations that are to be killed (default: 1, all); a few of any sample change nothing
 that can be seen. Fewer than three that compile fail too. With --turn the floor is judged from six on: fewer are named, as a
@@ -42,7 +43,7 @@ ADVANTAGES = "controller/algorithm"
 GENERATION = "rollout_worker/generation"
 FEWEST = 3  # of which a floor tells anything
 FEWEST_IN_TURN = 6  # where what is drawn must not fail by chance: see tests/deploy/scripts/mutations_test.py
-MOST_FILES_IN_TURN = 4
+FILES_IN_TURN = 4
 # what: file, text there once, text in its place, test program
 MUTATIONS = [
     ("vanilla: the sign of the ratio's term", f"{LOSSES}/policy/vanilla.cc",
@@ -221,7 +222,7 @@ def drawn_by_commit():
 def rows_of(room, arguments):
     """The mutations of a room that are asked for."""
     if room != KERNELS_ROOM:
-        rows = list(sampled(room, arguments.sample, arguments.seed, MOST_FILES_IN_TURN if arguments.turn else None))
+        rows = list(sampled(room, arguments.sample, arguments.seed, arguments.files))
     elif arguments.turn:
         rows = shuffled(barriers(), room, arguments.seed)[:arguments.sample]
     else:
@@ -257,6 +258,7 @@ def parse_arguments():
     parser.add_argument("--room", choices=sorted([*ROOMS, KERNELS_ROOM]), action="append", help="may be given several times")
     parser.add_argument("--sample", type=int, default=30, metavar="N", help="changes to each room (default: 30)")
     parser.add_argument("--seed", default="1", metavar="N", help="which ones (default: 1)")
+    parser.add_argument("--files", type=int, metavar="N", help="of so many files (default: of all; 4 with --turn)")
     parser.add_argument("--turn", action="store_true", help="the room and the seed that this commit draws")
     parser.add_argument("--seconds", type=float, default=float("inf"), metavar="N", help="after which everything has ended")
     parser.add_argument("--floor", type=float, default=1, metavar="F", help="part that is to be killed (default: 1)")
@@ -275,6 +277,7 @@ def main():
     if arguments.turn:
         room, arguments.seed = drawn_by_commit()
         arguments.room = [room]
+        arguments.files = arguments.files or FILES_IN_TURN
     if arguments.check or not arguments.room:
         chosen = [row for row in MUTATIONS if arguments.only in row[0]]
         if lines := outdated(arguments.root if arguments.check else ROOT, chosen):

@@ -142,11 +142,11 @@ def tell_skipped(done):
         note(f"faults: {len(names)} of {len(done)} not tried, as {why}: {', '.join(sorted(names))}")
 
 
-def about(args, runs_done, seconds):
-    """What the results depend on."""
+def place():
+    """Commit and machine, as they are when the driver starts."""
     here = machine()
-    return (f"commit {commit()}, {here['cpu']}, {here['usable_cores']} cores, {here['memory_gib']} GiB, kernel {here['kernel']}; "
-            f"{runs_done} runs, {args.jobs} at once, in {seconds:.0f} s; pauses of {args.pause_seconds:g} s")
+    return (f"commit {commit()}, {here['cpu']}, {here['usable_cores']} cores, {here['memory_gib']} GiB, kernel {here['kernel']}, "
+            f"load {here['load_before']:.0f}")
 
 
 def end_by(folder, driver):
@@ -183,7 +183,7 @@ def main():
         for name, outcome in outcomes.items():
             print(f"{name:34} {outcome}   {outcome.why}")
         return 0
-    begin, driver = time.monotonic(), processes.driver()
+    begin, driver, where = time.monotonic(), processes.driver(), place()
     for pid, _ in leftovers.clean_up_after_the_dead():
         print(f"removed what the driver {pid}, which is dead, had left")
     # Short: the names of sockets below it have at most 107 characters.
@@ -201,7 +201,8 @@ def main():
     seconds = time.monotonic() - begin
     if args.out:
         before = args.out.read_text(encoding="utf-8") if args.out.exists() else ""
-        page = results.markdown(outcomes, done, before, about(args, len(done), seconds), args.whole)
+        about = f"{where}; {len(done)} runs, {args.jobs} at once, in {seconds:.0f} s; pauses of {args.pause_seconds:g} s"
+        page = results.markdown(outcomes, done, before, about, args.whole)
         args.out.write_text(page, encoding="utf-8")
     print(f"{len(done)} runs in {seconds:.0f} s: "
           + ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items())))
