@@ -20,7 +20,7 @@ killed, and its line says so.
 --files N: of the first N files that are drawn alone, as each that is changed must be compiled (default: 4 with --turn, else all).
 --seconds N: after N seconds everything has ended. What was being compiled or tested then has no verdict, and is named.
 --floor F: the part of the mutations that are to be killed (default: 1, all); a few of any sample change nothing
-that can be seen. Fewer than three that compile fail too. With --turn the floor is judged from six on: fewer are named, as a
+that can be seen. Fewer than three that compile fail too. With --turn the floor is judged from eight on: fewer are named, as a
 slow machine is no fault of the tests.
 
 Barriers need no copy: the emulator leaves one out that TANDEM_EMULATED_SKIP names, so the tests of --build are run,
@@ -42,7 +42,7 @@ LOSSES = "trainer_worker/losses"
 ADVANTAGES = "controller/algorithm"
 GENERATION = "rollout_worker/generation"
 FEWEST = 3  # of which a floor tells anything
-FEWEST_IN_TURN = 6  # where what is drawn must not fail by chance: see tests/deploy/scripts/mutations_test.py
+FEWEST_IN_TURN = 8  # where what is drawn must not fail by chance: see tests/deploy/scripts/mutations_test.py
 FILES_IN_TURN = 4
 # what: file, text there once, text in its place, test program
 MUTATIONS = [

@@ -44,7 +44,7 @@ sys.exit(mutations.main())
 # As .ci/run has them.
 CI = re.search(r"mutations\.py --turn --sample (\d+) --floor (\S+)", (ROOT / ".ci/run").read_text())
 SAMPLE, FLOOR = int(CI[1]), float(CI[2])
-KILLED = 0.8  # the part of a room's changes that a test notices at the least (docs/reference/algorithms.md)
+KILLED = 0.7  # the part of a room's changes that tests notice, or more (docs/reference/algorithms.md)
 
 POPEN = subprocess.Popen
 
@@ -142,13 +142,13 @@ class MutationsTest(unittest.TestCase):
         self.assertEqual(self.told(1, 0, 1), ("", ""))  # one that was asked for by its name
 
     def test_in_a_turn_a_few_decide_nothing_and_are_named(self):
-        for killed, survived in ((0, 0), (2, 0), (0, 2), (0, 5)):
+        for killed, survived in ((0, 0), (2, 0), (0, 2), (0, 7)):
             wrong, noted = self.told(killed, survived, FLOOR, in_turn=True)
             self.assertEqual(wrong, "")
-            self.assertEqual(noted, f"mutations: {killed + survived} of the room made were tried, and fewer than 6 decide "
+            self.assertEqual(noted, f"mutations: {killed + survived} of the room made were tried, and fewer than 8 decide "
                              "nothing\n")
-        self.assertIn("made: 0 of 6 mutations were killed", self.told(0, 6, FLOOR, in_turn=True)[0])
-        self.assertEqual(self.told(1, 5, FLOOR, in_turn=True), ("", ""))
+        self.assertIn("made: 0 of 8 mutations were killed", self.told(0, 8, FLOOR, in_turn=True)[0])
+        self.assertEqual(self.told(1, 7, FLOOR, in_turn=True), ("", ""))
 
     def test_the_floor_of_ci_fails_where_all_survive_and_by_chance_less_often_than_once_in_10000(self):
         for tried in range(mutations.FEWEST_IN_TURN, SAMPLE + 1):
@@ -285,7 +285,7 @@ class LimitsTest(unittest.TestCase):
             noted = pathlib.Path(notes.name).read_text().splitlines()
         self.assertEqual((wrong, machine.time), ([], 1100))
         self.assertEqual(noted, ["mutations: none of 1 was tried in the time there is: a_program was being compiled without "
-                                 "any change", "mutations: 0 of the room made were tried, and fewer than 6 decide nothing"])
+                                 "any change", "mutations: 0 of the room made were tried, and fewer than 8 decide nothing"])
 
     def test_a_command_that_is_stopped_ends_with_what_it_started(self):
         reader, writer = os.pipe()
