@@ -75,6 +75,20 @@ TEST_CASE("A group of trainers that broke in a sync is made anew", "[train_loop]
   REQUIRE(run.budget.spent() <= 2);
 }
 
+TEST_CASE("Three deaths of a rollout in one sync cost no recovery", "[train_loop][recovery]") {
+  testing::FakeRun run(2);
+  int deaths = 0;
+  run.journal.OnCall("rollout 1 Wake", [&] {
+    if (run.journal.Count("trainer 0 OptimizerStep") != 1 || deaths == 3) return;
+    ++deaths;
+    run.DieAt({WorkerRole::kRollout, 1}, "Wake");
+  });
+  REQUIRE(run.Run().ok());
+  REQUIRE(deaths == 3);
+  REQUIRE(run.journal.Count("trainer 0 Reset") == 1);
+  REQUIRE(run.budget.spent() == 1);
+}
+
 TEST_CASE("Workers that die one after the other are replaced without a pause",
           "[train_loop][recovery]") {
   testing::FakeRun run(2);
