@@ -150,6 +150,7 @@ RunCore::RunCore(const AssemblyOptions& options,
             {.retry_every = absl::Seconds(config_->trainer().disk_retry_seconds()),
              .ended = [this] { return control_.snapshot().ending(); },
              .tell = [this](const std::string& text) { progress_.OnMessage(text); }}) {
+  inputs_.reward->EndWhen([this] { return control_.stop_now(); });
   stores_.records =
       std::make_unique<WaitingRunStore>(std::move(stores_.records), options_.run_dir, disk_);
 }
