@@ -94,7 +94,7 @@ class GrpcSampleStream : public SampleStream {
 
   // Gives up the connection of a call that was not answered.
   absl::Status Ended(const grpc::Status& ended) {
-    absl::Status status = FromGrpcStatus(ended);
+    absl::Status status = FromServiceStatus(ended);
     if (!status.ok() && !AnsweredByWorker(status)) stub_.reset();
     return status;
   }
