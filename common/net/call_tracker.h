@@ -18,6 +18,7 @@
 #include "common/base/mutex.h"
 #include "common/base/progress.h"
 #include "common/net/call_deadline.h"
+#include "common/net/callback_threads.h"
 #include "common/net/grpc_status.h"
 
 namespace tandem {
@@ -76,6 +77,7 @@ void StartCall(std::shared_ptr<CallTracker> calls,
     Request request;
     Response response;
   };
+  KeepCallbackThreads();
   auto running = std::make_shared<Running>();
   running->request = std::move(request);
   running->deadline.emplace(running->context, timeout);

@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/net/call_deadline.h"
 #include "common/net/call_tracker.h"
+#include "common/net/callback_threads.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "common/net/worker_codec.h"
@@ -30,6 +31,7 @@ class GenerateReader : public grpc::ClientReadReactor<v1::GenerateEvent> {
       : calls_(std::move(calls)), on_sample_(std::move(on_sample)), on_done_(std::move(on_done)) {}
 
   void Start(v1::RolloutService::Stub* stub, v1::GenerateRequest request, absl::Duration timeout) {
+    KeepCallbackThreads();
     request_ = std::move(request);
     silence_.emplace(context_, timeout);
     calls_->Add(&context_);
