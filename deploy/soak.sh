@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A long run of the smallest model with faults at random moments: builds the programs, makes all steps once
-# without faults and once with kills and stops of controller, trainer and rollout, and compares the weights.
+# without faults and once with kills and stops of controller, trainer and rollout, and compares the last
+# checkpoints, every file.
 # Writes memory, descriptors, threads, disk and step time to build/soak/soak.csv, and draws soak.svg of it.
 #   deploy/soak.sh [--steps N] [--seed N] [--fault-every N] [--save-every N] [--sample-every N] [--out DIR]
 # --steps         of each of the two runs (default 100000: hours, as a step takes 20 to 60 ms on two cores)
@@ -10,7 +11,7 @@
 # --sample-every  steps from one row of the table to the next (default: a 200th of all)
 # --out           folder of the runs, which is emptied first (default build/soak)
 # Ends with 1, and says why, where memory, descriptors, threads or the disk grow beyond the bounds of
-# deploy/soak/soak.py, or where the weights differ.
+# deploy/soak/soak.py, or where a file of the last checkpoint differs.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 usage_if_asked "$@"

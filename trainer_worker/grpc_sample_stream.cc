@@ -20,12 +20,8 @@ constexpr size_t kLogProbsPerMessage = 200'000;
 
 class GrpcSampleStream : public SampleStream {
  public:
-  GrpcSampleStream(std::shared_ptr<grpc::Channel> channel,
-                   v1::WorkerId worker,
-                   absl::Duration limit)
-      : stub_(v1::ClusterService::NewStub(std::move(channel))),
-        worker_(std::move(worker)),
-        limit_(limit) {}
+  GrpcSampleStream(ControllerConnector connect, v1::WorkerId worker, absl::Duration limit)
+      : connect_(std::move(connect)), worker_(std::move(worker)), limit_(limit) {}
 
   absl::StatusOr<std::vector<Sample>> Pull(int64_t step, int64_t mini_batch) override {
     v1::StreamSamplesRequest request;
@@ -42,6 +38,7 @@ class GrpcSampleStream : public SampleStream {
   absl::Status PutLogProbs(int64_t step,
                            const std::string& policy,
                            const LogProbsBySample& log_probs) override {
+    TANDEM_RETURN_IF_ERROR(Connect());
     grpc::ClientContext context;
     CallDeadline deadline(context, limit_);
     const OutsideWait wait;
@@ -64,12 +61,13 @@ class GrpcSampleStream : public SampleStream {
     }
     if (open && request.items_size() > 0) writer->Write(request);
     writer->WritesDone();
-    return Annotate(FromGrpcStatus(deadline.Explain(writer->Finish())),
+    return Annotate(Ended(deadline.Explain(writer->Finish())),
                     "sending log-probs to the controller");
   }
 
  private:
   absl::StatusOr<std::vector<Sample>> Stream(int64_t step, v1::StreamSamplesRequest request) {
+    TANDEM_RETURN_IF_ERROR(Connect());
     grpc::ClientContext context;
     CallDeadline deadline(context, limit_);
     const OutsideWait wait;
@@ -82,9 +80,23 @@ class GrpcSampleStream : public SampleStream {
       deadline.Renew();
       for (const v1::Sample& sample : response.samples()) samples.push_back(FromProto(sample));
     }
-    TANDEM_RETURN_IF_ERROR(Annotate(FromGrpcStatus(deadline.Explain(reader->Finish())),
+    TANDEM_RETURN_IF_ERROR(Annotate(Ended(deadline.Explain(reader->Finish())),
                                     fmt::format("samples of step {} from the controller", step)));
     return samples;
+  }
+
+  absl::Status Connect() {
+    if (stub_ != nullptr) return absl::OkStatus();
+    TANDEM_ASSIGN_OR_RETURN(auto channel, connect_());
+    stub_ = v1::ClusterService::NewStub(std::move(channel));
+    return absl::OkStatus();
+  }
+
+  // Gives up the connection of a call that was not answered.
+  absl::Status Ended(const grpc::Status& ended) {
+    absl::Status status = FromServiceStatus(ended);
+    if (!status.ok() && !AnsweredByWorker(status)) stub_.reset();
+    return status;
   }
 
   v1::PutLogProbsRequest Header(int64_t step, const std::string& policy) const {
@@ -95,6 +107,7 @@ class GrpcSampleStream : public SampleStream {
     return request;
   }
 
+  const ControllerConnector connect_;
   std::unique_ptr<v1::ClusterService::Stub> stub_;
   const v1::WorkerId worker_;
   const absl::Duration limit_;
@@ -102,10 +115,10 @@ class GrpcSampleStream : public SampleStream {
 
 }  // namespace
 
-std::unique_ptr<SampleStream> MakeGrpcSampleStream(std::shared_ptr<grpc::Channel> channel,
+std::unique_ptr<SampleStream> MakeGrpcSampleStream(ControllerConnector connect,
                                                    const v1::WorkerId& worker,
                                                    absl::Duration limit) {
-  return std::make_unique<GrpcSampleStream>(std::move(channel), worker, limit);
+  return std::make_unique<GrpcSampleStream>(std::move(connect), worker, limit);
 }
 
 }  // namespace tandem

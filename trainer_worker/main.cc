@@ -105,9 +105,11 @@ absl::Status MakeWorker(const WorkerFlags& flags,
                                        .threads = options.threads,
                                        .cores = options.cores}));
   TANDEM_ASSIGN_OR_RETURN(const std::string boot_id, ReadBootId());
-  TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(flags.controller, flags.security));
-  worker->samples =
-      MakeGrpcSampleStream(std::move(channel), agent.worker_id(), options.rpc_timeout);
+  worker->samples = MakeGrpcSampleStream(
+      [controller = flags.controller, security = flags.security] {
+        return MakeChannel(controller, security);
+      },
+      agent.worker_id(), options.rpc_timeout);
   TANDEM_ASSIGN_OR_RETURN(
       worker->trainer, Trainer::Create(options, worker->samples.get(),
                                        ConnectOverGrpc(boot_id, kPartnerShare * options.rpc_timeout,

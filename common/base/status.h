@@ -61,7 +61,7 @@ enum class FailureOrigin {
 };
 
 inline constexpr char kFailureOriginUrl[] = "tandem.FailureOrigin";
-// Present on all errors that a worker answered, absent on those that gRPC generated.
+// Present on all errors that a process of the run answered, absent on those that gRPC generated.
 inline constexpr char kErrorInfoUrl[] = "type.googleapis.com/tandem.v1.ErrorInfo";
 
 inline absl::Status WithOrigin(absl::Status status, FailureOrigin origin) {

@@ -40,7 +40,7 @@ class CallTracker {
   }
 
   // Runs `rpc(grpc::ClientContext*) -> grpc::Status` within `timeout` (CallDeadline); CancelAll
-  // can cancel it.
+  // can cancel it. Errors as FromServiceStatus.
   template <typename Rpc>
   absl::Status Run(absl::Duration timeout, const Rpc& rpc) {
     grpc::ClientContext context;
@@ -49,7 +49,7 @@ class CallTracker {
     Add(&context);
     const grpc::Status status = rpc(&context);
     Remove(&context);
-    return FromGrpcStatus(deadline.Explain(status));
+    return FromServiceStatus(deadline.Explain(status));
   }
 
  private:
@@ -59,7 +59,7 @@ class CallTracker {
 
 // Starts `method` of a stub's asynchronous interface: a call that occupies no thread while it runs,
 // and that `calls` can cancel. `done(absl::StatusOr<Response>)` is called exactly once, by a thread
-// of gRPC's. Ends within `timeout` (CallDeadline).
+// of gRPC's. Ends within `timeout` (CallDeadline). Errors as FromServiceStatus.
 template <typename Async, typename Request, typename Response, typename Done>
 void StartCall(std::shared_ptr<CallTracker> calls,
                absl::Duration timeout,
@@ -83,7 +83,8 @@ void StartCall(std::shared_ptr<CallTracker> calls,
   (async->*method)(&running->context, &running->request, &running->response,
                    [calls, running, done = std::move(done)](const grpc::Status& ended) {
                      calls->Remove(&running->context);
-                     const absl::Status status = FromGrpcStatus(running->deadline->Explain(ended));
+                     const absl::Status status =
+                         FromServiceStatus(running->deadline->Explain(ended));
                      done(status.ok() ? absl::StatusOr<Response>(std::move(running->response))
                                       : absl::StatusOr<Response>(status));
                    });

@@ -58,6 +58,13 @@ bool PeerHadNoThread(const grpc::Status& status) {
          status.error_message() == "Server Threadpool Exhausted";
 }
 
+// Whether gRPC may have given this code to a call whose bytes it could not make sense of, or which
+// arrived as another one.
+bool MayBeGarbage(grpc::StatusCode code) {
+  return code == grpc::StatusCode::UNKNOWN || code == grpc::StatusCode::INTERNAL ||
+         code == grpc::StatusCode::UNIMPLEMENTED || code == grpc::StatusCode::RESOURCE_EXHAUSTED;
+}
+
 }  // namespace
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
@@ -71,6 +78,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   v1::ErrorInfo info = GetErrorInfo(status).value_or(v1::ErrorInfo());
   info.set_origin(static_cast<v1::ErrorInfo::Origin>(OriginOf(status)));
   info.set_disk_refused(IsDiskRefused(status));
+  (void)info.mutable_worker();  // there, if only empty, so that there are details at all
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()),
                       info.SerializeAsString());
 }
@@ -99,6 +107,14 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
   return result;
 }
 
+absl::Status FromServiceStatus(const grpc::Status& status) {
+  absl::Status result = FromGrpcStatus(status);
+  if (!MayBeGarbage(status.error_code()) || absl::IsUnavailable(result)) return result;
+  if (AnsweredByWorker(result)) return result;
+  return MakeStatus(absl::StatusCode::kUnavailable, "the connection broke; gRPC says {}: {}",
+                    absl::StatusCodeToString(result.code()), std::string(result.message()));
+}
+
 void SetErrorInfo(absl::Status& status, const v1::ErrorInfo& info) {
   if (!status.ok()) status.SetPayload(kErrorInfoUrl, absl::Cord(info.SerializeAsString()));
 }
@@ -113,7 +129,7 @@ std::optional<v1::ErrorInfo> GetErrorInfo(const absl::Status& status) {
 std::string Describe(const absl::Status& status) {
   std::string message = status.ok() ? "OK" : std::string(status.message());
   const std::optional<v1::ErrorInfo> info = GetErrorInfo(status);
-  if (!info) return message;
+  if (!info || info->worker().role() == v1::ROLE_UNSPECIFIED) return message;
   return fmt::format("{} ({} {}, phase {}, last action: {})", message,
                      RoleName(info->worker().role()), info->worker().rank(),
                      info->phase().empty() ? "-" : info->phase(),

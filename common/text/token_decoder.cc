@@ -36,7 +36,8 @@ absl::Status AddStep(const nlohmann::json& json, DecoderRule& rule) {
     }
   } else if (type == "Strip" && IntegerOf<int>(json.value("stop", nlohmann::json(0))) == 0) {
     rule.strip = json.at("content").get<std::string>();
-    rule.strip_count = rule.strip.empty() ? 0 : IntegerOf<int>(json.value("start", nlohmann::json(0)));
+    rule.strip_count =
+        rule.strip.empty() ? 0 : IntegerOf<int>(json.value("start", nlohmann::json(0)));
   } else {
     return Unsupported(type);
   }

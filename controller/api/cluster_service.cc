@@ -50,12 +50,12 @@ EngineProgress FromProto(const v1::EngineProgress& proto) {
           .still_for = absl::Seconds(proto.still_seconds())};
 }
 
-// Sends what `next` fills, on the thread of `reads`, until it leaves a message empty; deletes
+// Sends what `next` fills, on the thread of `disk`, until it leaves a message empty; deletes
 // itself at the end.
 class SampleWriter final : public grpc::ServerWriteReactor<v1::StreamSamplesResponse> {
  public:
-  SampleWriter(SampleReads& reads, std::function<absl::Status(v1::StreamSamplesResponse*)> next)
-      : reads_(reads), next_(std::move(next)) {
+  SampleWriter(SampleDiskThread& disk, std::function<absl::Status(v1::StreamSamplesResponse*)> next)
+      : disk_(disk), next_(std::move(next)) {
     Continue();
   }
   void OnWriteDone(bool ok) override {
@@ -67,7 +67,7 @@ class SampleWriter final : public grpc::ServerWriteReactor<v1::StreamSamplesResp
  private:
   // It lives until it has finished, which is at the end of a task.
   void Continue() {
-    reads_.Post([this] { Send(); });
+    disk_.Post([this] { Send(); });
   }
   void Send() {
     message_.Clear();
@@ -76,24 +76,24 @@ class SampleWriter final : public grpc::ServerWriteReactor<v1::StreamSamplesResp
     StartWrite(&message_);
   }
 
-  SampleReads& reads_;
+  SampleDiskThread& disk_;
   const std::function<absl::Status(v1::StreamSamplesResponse*)> next_;
   v1::StreamSamplesResponse message_;
 };
 
-// Hands each message to `take`, which writes them to the disk, on the thread of `reads`; deletes
+// Hands each message to `take`, which writes them to the disk, on the thread of `disk`; deletes
 // itself at the end.
 class LogProbsReader final : public grpc::ServerReadReactor<v1::PutLogProbsRequest> {
  public:
-  LogProbsReader(SampleReads& reads,
+  LogProbsReader(SampleDiskThread& disk,
                  std::function<absl::Status(const v1::PutLogProbsRequest&)> take,
                  v1::PutLogProbsResponse* response)
-      : reads_(reads), take_(std::move(take)), response_(response) {
+      : disk_(disk), take_(std::move(take)), response_(response) {
     StartRead(&request_);
   }
   void OnReadDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::OK);
-    reads_.Post([this] { Take(); });
+    disk_.Post([this] { Take(); });
   }
   void OnDone() override { delete this; }
 
@@ -107,7 +107,7 @@ class LogProbsReader final : public grpc::ServerReadReactor<v1::PutLogProbsReque
     StartRead(&request_);
   }
 
-  SampleReads& reads_;
+  SampleDiskThread& disk_;
   const std::function<absl::Status(const v1::PutLogProbsRequest&)> take_;
   v1::PutLogProbsResponse* const response_;
   v1::PutLogProbsRequest request_;
@@ -188,7 +188,7 @@ absl::Status ClusterService::CheckCaller(const grpc::ServerContextBase* context,
   return registry_.CheckCurrent(key, worker.incarnation());
 }
 
-absl::StatusOr<ClusterService::SampleSource> ClusterService::SourceOf(
+absl::StatusOr<ClusterService::SampleSource> ClusterService::OpenSampleSource(
     const grpc::ServerContextBase* context, const v1::StreamSamplesRequest& request) const {
   TANDEM_RETURN_IF_ERROR(CheckCaller(context, request.worker()));
   if (request.probe()) {
@@ -206,9 +206,11 @@ absl::StatusOr<ClusterService::SampleSource> ClusterService::SourceOf(
       samples_.Assigned(request.step(), request.mini_batch(), request.worker().rank()));
   return [this, ids = std::move(ids),
           next = size_t{0}](v1::StreamSamplesResponse* message) mutable -> absl::Status {
-    while (next < ids.size() && message->ByteSizeLong() < kFlushedMessageBytes) {
+    for (size_t bytes = 0; next < ids.size() && bytes < kFlushedMessageBytes;) {
       TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples_.Read(ids[next++]));
-      *message->add_samples() = ToProto(sample);
+      v1::Sample* const added = message->add_samples();
+      *added = ToProto(sample);
+      bytes += added->ByteSizeLong();
     }
     return absl::OkStatus();
   };
@@ -216,9 +218,9 @@ absl::StatusOr<ClusterService::SampleSource> ClusterService::SourceOf(
 
 grpc::ServerWriteReactor<v1::StreamSamplesResponse>* ClusterService::StreamSamples(
     grpc::CallbackServerContext* context, const v1::StreamSamplesRequest* request) {
-  absl::StatusOr<SampleSource> source = SourceOf(context, *request);
-  if (source.ok()) return new SampleWriter(reads_, *std::move(source));
-  return new SampleWriter(reads_, [refused = source.status()](auto*) { return refused; });
+  absl::StatusOr<SampleSource> source = OpenSampleSource(context, *request);
+  if (source.ok()) return new SampleWriter(disk_, *std::move(source));
+  return new SampleWriter(disk_, [refused = source.status()](auto*) { return refused; });
 }
 
 absl::Status ClusterService::TakeLogProbs(const grpc::ServerContextBase* context,
@@ -251,7 +253,7 @@ grpc::ServerReadReactor<v1::PutLogProbsRequest>* ClusterService::PutLogProbs(
   const auto take = [this, context](const v1::PutLogProbsRequest& request) {
     return TakeLogProbs(context, request);
   };
-  return new LogProbsReader(reads_, take, response);
+  return new LogProbsReader(disk_, take, response);
 }
 
 }  // namespace tandem

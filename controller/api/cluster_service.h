@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "controller/api/sample_reads.h"
+#include "controller/api/sample_disk_thread.h"
 #include "controller/rollouts/parity_probe.h"
 #include "controller/store/sample_store.h"
 #include "controller/workers/rank_holders.h"
@@ -64,8 +64,8 @@ class ClusterService final : public v1::ClusterService::CallbackService {
   absl::Status CheckOwn(const grpc::ServerContextBase* context, const WorkerKey& key) const;
   absl::Status CheckCaller(const grpc::ServerContextBase* context,
                            const v1::WorkerId& worker) const;
-  absl::StatusOr<SampleSource> SourceOf(const grpc::ServerContextBase* context,
-                                        const v1::StreamSamplesRequest& request) const;
+  absl::StatusOr<SampleSource> OpenSampleSource(const grpc::ServerContextBase* context,
+                                                const v1::StreamSamplesRequest& request) const;
   absl::Status TakeLogProbs(const grpc::ServerContextBase* context,
                             const v1::PutLogProbsRequest& request);
 
@@ -77,7 +77,7 @@ class ClusterService final : public v1::ClusterService::CallbackService {
   const ThreadsByRole threads_;
   const std::string project_;
   std::atomic<bool> stopping_ = false;
-  SampleReads reads_;
+  SampleDiskThread disk_;
 };
 
 }  // namespace tandem

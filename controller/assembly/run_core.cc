@@ -75,10 +75,11 @@ std::shared_ptr<CallObserver> MakeCallObserver(const std::shared_ptr<Blackbox>& 
 ClientFactory GrpcClients(const v1::Config& config, const std::shared_ptr<Blackbox>& blackbox) {
   const absl::Duration timeout = absl::Seconds(config.cluster().rpc_timeout_seconds());
   const RpcSecurity security = MakeRpcSecurity(config);
+  const auto group = std::make_shared<TrainerGroup>();
   return {.trainer =
-              [timeout, security, blackbox](const WorkerEntry& entry) {
+              [timeout, security, blackbox, group](const WorkerEntry& entry) {
                 return MakeGrpcTrainerClient(entry.announcement.address, entry.incarnation, timeout,
-                                             security, MakeCallObserver(blackbox, entry));
+                                             security, MakeCallObserver(blackbox, entry), group);
               },
           .rollout =
               [timeout, security, blackbox](const WorkerEntry& entry) {
@@ -146,6 +147,7 @@ RunCore::RunCore(const AssemblyOptions& options,
             {.retry_every = absl::Seconds(config_->trainer().disk_retry_seconds()),
              .ended = [this] { return control_.snapshot().ending(); },
              .tell = [this](const std::string& text) { progress_.OnMessage(text); }}) {
+  inputs_.reward->EndWhen([this] { return control_.stop_now(); });
   stores_.records =
       std::make_unique<WaitingRunStore>(std::move(stores_.records), options_.run_dir, disk_);
 }

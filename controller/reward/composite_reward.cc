@@ -106,6 +106,10 @@ class CompositeReward final : public RewardFunction {
     return function_->CheckRow(data_source, ground_truth);
   }
 
+  void EndWhen(std::function<bool()> interrupted) override {
+    function_->EndWhen(std::move(interrupted));
+  }
+
   std::optional<std::set<std::string>> Keys(const std::string& data_source) const override {
     return RewardKeys(config_, data_source);
   }

@@ -1,6 +1,7 @@
 #include "controller/reward/reward_client.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include <grpcpp/grpcpp.h>
@@ -15,6 +16,9 @@
 
 namespace tandem {
 namespace {
+
+// How often a pause between two attempts asks whether the run was interrupted.
+constexpr absl::Duration kInterruptLook = absl::Milliseconds(50);
 
 constexpr size_t kItemsPerCall = 256;
 constexpr size_t kBytesPerCall = 3 << 20;  // a gRPC server's default limit is 4 MiB
@@ -61,6 +65,10 @@ class RemoteReward final : public RewardFunction {
     return scores;
   }
 
+  void EndWhen(std::function<bool()> interrupted) override {
+    interrupted_ = std::move(interrupted);
+  }
+
  private:
   absl::StatusOr<v1::ScoreResponse> CallWithRetry(const v1::ScoreRequest& request) {
     const OutsideWait wait;
@@ -78,9 +86,21 @@ class RemoteReward final : public RewardFunction {
                           absl::StatusCodeToString(reply.status().code()),
                           std::string(reply.status().message()));
       }
-      options_.clock->Sleep(backoff);
-      backoff *= 2;
+      TANDEM_RETURN_IF_ERROR(Pause(backoff));
+      backoff = std::min(2 * backoff, options_.longest_backoff);
     }
+  }
+
+  // Cancelled: the run was interrupted.
+  absl::Status Pause(absl::Duration time) {
+    Clock& clock = *options_.clock;
+    const Instant end = clock.Now() + time;
+    while (!interrupted_ || !interrupted_()) {
+      const absl::Duration left = end - clock.Now();
+      if (left <= absl::ZeroDuration()) return absl::OkStatus();
+      clock.Sleep(std::min(left, kInterruptLook));
+    }
+    return absl::CancelledError("interrupted while the reward service was away");
   }
 
   absl::StatusOr<v1::ScoreResponse> CallOnce(const v1::ScoreRequest& request) {
@@ -97,7 +117,8 @@ class RemoteReward final : public RewardFunction {
   }
 
   std::unique_ptr<v1::RewardService::Stub> stub_;
-  RewardClientOptions options_;
+  const RewardClientOptions options_;
+  std::function<bool()> interrupted_;
 };
 
 }  // namespace

@@ -18,7 +18,8 @@ struct RewardClientOptions {
   std::string address;                          // host:port or unix:/path
   absl::Duration timeout = absl::Seconds(30);   // of one attempt
   int64_t retries = 3;                          // after the first attempt
-  absl::Duration backoff = absl::Seconds(0.5);  // doubled after every attempt
+  absl::Duration backoff = absl::Seconds(0.5);  // doubled after every attempt, up to the longest
+  absl::Duration longest_backoff = absl::Seconds(30);
   Clock* clock = &RealClock();
   RpcSecurity security;  // for a service on another host; calls on this host are unencrypted
 };

@@ -40,7 +40,7 @@ class RewardFunction {
 
   // Returns one score per item, in order. Unknown: the reward service failed after all retries
   // (this does not count as a lost worker). InvalidArgument: an item cannot be scored (unknown
-  // data_source); the message names it.
+  // data_source); the message names it. Cancelled: see EndWhen.
   virtual absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) = 0;
 
   // InvalidArgument: Score would refuse the row (unknown data_source), or no response can match its
@@ -49,6 +49,10 @@ class RewardFunction {
                                 const std::string& /*ground_truth*/) const {
     return absl::OkStatus();
   }
+
+  // `interrupted` is polled where Score waits to try again; once it returns true, Score ends with
+  // Cancelled. Called before the first Score.
+  virtual void EndWhen(std::function<bool()> /*interrupted*/) {}
 
   // The keys of RewardScore::extras of every response to a row of `data_source`; nullopt: they are
   // only known from scores, as with a remote service.

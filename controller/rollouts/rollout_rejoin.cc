@@ -30,11 +30,13 @@ RolloutRejoin::~RolloutRejoin() {
 }
 
 void RolloutRejoin::ReportLost(const Replica& replica, absl::Status reason) {
+  const WorkerKey rollout{WorkerRole::kRollout, replica.rank};
   int64_t incarnation = 0;
   if (replica.client != nullptr) {
     incarnation = replica.client->incarnation();
-    pool_.MarkLost({WorkerRole::kRollout, replica.rank}, incarnation);
+    pool_.MarkLost(rollout, incarnation);
   }
+  pool_.Reconnect(rollout);
   lost_.push_back({replica.rank, incarnation, std::move(reason)});
 }
 

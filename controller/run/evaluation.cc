@@ -36,7 +36,9 @@ std::vector<GroupRequest> MakeGroups(const std::vector<Prompt>& prompts,
 }
 
 // What is known of a response before it is scored, without its texts.
-SampleRecord RecordOf(const Sample& sample, const EvaluationRequest& request, absl::Time now) {
+SampleRecord UnscoredRecord(const Sample& sample,
+                            const EvaluationRequest& request,
+                            absl::Time now) {
   SampleRecord record{.sample_id = sample.sample_id,
                       .step = request.step,
                       .group = sample.group,
@@ -113,7 +115,7 @@ absl::StatusOr<EvaluationRecord> Evaluate(const StepContext& context,
   const auto take = [&](Sample sample) {
     const Prompt& prompt = prompts[static_cast<size_t>(sample.group)];
     response_tokens += sample.response_tokens();
-    SampleRecord record = RecordOf(sample, request, context.clock.WallNow());
+    SampleRecord record = UnscoredRecord(sample, request, context.clock.WallNow());
     auto& item = items[{sample.group, record.index}];
     item = {MakeRewardItem(context.text, prompt, sample), std::move(record)};
     context.progress.OnPhaseProgress(request.step, static_cast<int64_t>(items.size()), total);

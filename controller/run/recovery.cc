@@ -45,6 +45,7 @@ void Recovery::Pace() {
 }
 
 absl::Status Recovery::AwaitAll(const absl::Status& loss) {
+  context_.pool.Reconnect();
   Pace();
   const absl::Status complete =
       context_.pool.WaitUntilComplete(options_.register_timeout, context_.interrupted);

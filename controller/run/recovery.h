@@ -72,7 +72,8 @@ class Recovery {
   // The role to charge when LoadOnce fails: the trainers until they have loaded the state;
   // afterwards the rollouts, unless a trainer has restarted.
   WorkerRole LostWhileLoading() const;
-  // Pace, then WaitUntilComplete; a failure also names `loss`, the first error.
+  // Gives up the connections to all workers, of which one may be why a call failed; then Pace and
+  // WaitUntilComplete. A failure also names `loss`, the first error.
   absl::Status AwaitAll(const absl::Status& loss);
   // A second failure in a row, for which no process was replaced, is that of a connection: until
   // one is, the run waits as long after the first as a worker may be silent. Otherwise attempts

@@ -231,9 +231,8 @@ absl::Status TrainLoop::ComputeAllAdvantages(StepBatch& batch) {
   return absl::OkStatus();
 }
 
-std::map<std::string, Histogram> TrainLoop::HistogramsOf(int64_t step,
-                                                         const std::vector<SampleMeta>& metas,
-                                                         const std::vector<SampleRecord>& records) {
+std::map<std::string, Histogram> TrainLoop::HistogramsOrNone(
+    int64_t step, const std::vector<SampleMeta>& metas, const std::vector<SampleRecord>& records) {
   auto histograms = StepHistograms(context_.samples, metas, records);
   if (histograms.ok()) return *std::move(histograms);
   // They are shown only: the step is made, and is recorded without them.
@@ -264,7 +263,7 @@ absl::StatusOr<StepRecord> TrainLoop::MakeRecord(StepBatch& batch) {
   StepRecord record{.step = batch.step,
                     .version = position_.version,
                     .groups = GroupsOf(samples),
-                    .histograms = HistogramsOf(batch.step, metas, samples),
+                    .histograms = HistogramsOrNone(batch.step, metas, samples),
                     .updates = std::move(batch.updates),
                     .syncs = context_.weights.TakeSyncs()};
   if (context_.take_load) record.load = context_.take_load();

@@ -75,9 +75,9 @@ class TrainLoop {
   absl::Status ComputeAllLogProbs(StepBatch& batch);
   // Rollout correction, advantages and the next KL coefficient.
   absl::Status ComputeAllAdvantages(StepBatch& batch);
-  std::map<std::string, Histogram> HistogramsOf(int64_t step,
-                                                const std::vector<SampleMeta>& metas,
-                                                const std::vector<SampleRecord>& records);
+  std::map<std::string, Histogram> HistogramsOrNone(int64_t step,
+                                                    const std::vector<SampleMeta>& metas,
+                                                    const std::vector<SampleRecord>& records);
   // Moves the records of the samples that are trained on to `samples`.
   absl::Status RecordSamples(StepBatch& batch, std::vector<SampleRecord>& samples);
   absl::StatusOr<StepRecord> MakeRecord(StepBatch& batch);

@@ -1,5 +1,6 @@
 #include "controller/run/weight_phases.h"
 
+#include <utility>
 #include <vector>
 
 #include "common/base/log.h"
@@ -48,9 +49,12 @@ absl::Status WeightPhases::CompareProbe(StepBatch& batch) {
 }
 
 absl::Status WeightPhases::SyncAndWake(StepBatch& batch) {
-  std::vector<int64_t> failed_with;  // the incarnations of all workers after the last failure
-  int in_vain = 0;                   // repetitions for which no worker was replaced
+  std::vector<int64_t> tried_with;  // the incarnations of all workers in the attempt before
+  int in_vain = 0;                  // attempts since a worker was replaced, without the first
   while (true) {
+    std::vector<int64_t> workers = context_.pool.Incarnations();
+    in_vain = workers == tried_with ? in_vain + 1 : 0;
+    tried_with = std::move(workers);
     batch.phases.Begin("sync");
     absl::Status status = [&]() -> absl::Status {
       const auto begin_check = [&batch](const WeightSyncResult& result) {
@@ -88,10 +92,9 @@ absl::Status WeightPhases::SyncAndWake(StepBatch& batch) {
     // A sync is repeated for a worker that was replaced. If none was, though one death may show up
     // in two calls, the group of trainers is broken, as after a collective for which one of them
     // came too late, and only a recovery makes another.
-    if (context_.pool.Incarnations() == failed_with && ++in_vain > 1) return status;
+    if (in_vain > 1) return status;
     TANDEM_RETURN_IF_ERROR(recovery_.AwaitRollouts(status));
     TANDEM_RETURN_IF_ERROR(context_.budget.Charge(WorkerRole::kRollout, status));
-    failed_with = context_.pool.Incarnations();
   }
 }
 

@@ -310,7 +310,8 @@ struct StepQuery {
   int64_t first_step = 0;
   int64_t last_step = 0;  // 0: to the newest
   int64_t limit = 0;      // records; 0: all
-  // Of metrics and ledgers in the store; reached or exceeded by the last record. 0: no limit.
+  // Of metrics and ledgers in the store, and of details; reached or exceeded by the last record.
+  // 0: no limit.
   int64_t max_bytes = 0;
   bool undone = false;  // those that recoveries have undone, in place of the valid ones
   bool workers = true;  // with the ledgers of their phases

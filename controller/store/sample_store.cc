@@ -203,6 +203,11 @@ absl::Status SampleStore::PutArray(int64_t step,
   if (step != step_ || found == metas_.end()) {
     return MakeStatus(absl::StatusCode::kNotFound, "step {} has no sample {:#x}", step, sample_id);
   }
+  if (has_index_) {
+    return FailedPrecondition(
+        "{} of sample {:#x} come too late: the file of step {} is complete and ends with its index",
+        kArrayNames[static_cast<size_t>(array)], sample_id, step);
+  }
   SampleMeta& meta = found->second;
   if (static_cast<int64_t>(values.size()) != meta.response_tokens) {
     return InvalidArgument("sample {:#x}: {} {} for {} response tokens", sample_id, values.size(),

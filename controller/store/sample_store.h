@@ -115,7 +115,8 @@ class SampleStore {
   void SetOutcome(uint64_t sample_id, const Outcome& outcome);
   void Assign(uint64_t sample_id, int64_t mini_batch, int rank);
 
-  // Idempotent. NotFound: other step or unknown sample; InvalidArgument: wrong length.
+  // Idempotent. NotFound: other step or unknown sample; InvalidArgument: wrong length;
+  // FailedPrecondition: the file has its index, behind which nobody would find the array.
   absl::Status PutArray(int64_t step,
                         TokenArray array,
                         uint64_t sample_id,

@@ -1,6 +1,8 @@
 #include "controller/wire/run_answers.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +35,21 @@ void CutTexts(v1::SampleRecord& sample) {
   sample.set_response(FirstBytes(sample.response(), kTextBytes));
   sample.set_ground_truth(FirstBytes(sample.ground_truth(), kTextBytes));
   sample.set_texts_cut(true);
+}
+
+// Leaves out every second load record of each rollout, as often as a step that alone would exceed a
+// page needs it.
+void ThinLoad(v1::StepRecord& step) {
+  auto& load = *step.mutable_load();
+  while (step.ByteSizeLong() > kPageBytes) {
+    std::map<int32_t, int> seen;  // records by rank
+    int kept = 0;
+    for (int i = 0; i < load.size(); ++i) {
+      if (seen[load[i].rank()]++ % 2 == 0) load.SwapElements(i, kept++);
+    }
+    if (kept == load.size()) return;
+    load.DeleteSubrange(kept, load.size() - kept);
+  }
 }
 
 // `step`, or the newest that is finished for 0; 0: none is.
@@ -75,6 +92,7 @@ absl::StatusOr<v1::ListStepsResponse> AnswerSteps(RunRecords& records,
   size_t bytes = 0;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     v1::StepRecord proto = tandem::ToProto(*step);
+    ThinLoad(proto);
     bytes += proto.ByteSizeLong();
     // A page ends between two steps: a step may have been undone several times.
     if (!page.empty() && bytes > kPageBytes && page.back().step() != step->step) break;

@@ -47,7 +47,7 @@ class GenerateReader : public grpc::ClientReadReactor<v1::GenerateEvent> {
 
   void OnDone(const grpc::Status& status) override {
     calls_->Remove(&context_);
-    on_done_(FromGrpcStatus(silence_->Explain(status)));
+    on_done_(FromServiceStatus(silence_->Explain(status)));
     delete this;
   }
 

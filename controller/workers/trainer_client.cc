@@ -1,6 +1,5 @@
 #include "controller/workers/trainer_client.h"
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -121,8 +120,12 @@ class GrpcTrainerClient : public TrainerClient {
  public:
   GrpcTrainerClient(int64_t incarnation,
                     absl::Duration timeout,
-                    const std::shared_ptr<grpc::Channel>& channel)
-      : incarnation_(incarnation), timeout_(timeout), stub_(v1::TrainerService::NewStub(channel)) {}
+                    const std::shared_ptr<grpc::Channel>& channel,
+                    std::shared_ptr<TrainerGroup> group)
+      : incarnation_(incarnation),
+        group_(std::move(group)),
+        timeout_(timeout),
+        stub_(v1::TrainerService::NewStub(channel)) {}
 
   void Reset(const ResetCall& command, StatusDone done) override {
     v1::TrainerResetRequest request;
@@ -132,7 +135,7 @@ class GrpcTrainerClient : public TrainerClient {
     request.set_checkpoint_dir(command.checkpoint_dir);
     request.set_version(command.version);
     request.set_step(LogStep());
-    generation_ = command.generation;
+    group_->generation = command.generation;
     Call<v1::TrainerResetResponse>(&Calls::Reset, std::move(request),
                                    [done](const auto& reply) { done(reply.status()); });
   }
@@ -220,12 +223,12 @@ class GrpcTrainerClient : public TrainerClient {
   template <typename Response, typename Request, typename Then>
   void Call(Method<Request, Response> method, Request request, Then then) {
     request.set_incarnation(incarnation_);
-    request.set_generation(generation_);
+    request.set_generation(group_->generation);
     Start<Response>(method, timeout_, std::move(request), std::move(then));
   }
 
   const int64_t incarnation_;
-  std::atomic<int64_t> generation_{0};  // of the last Reset
+  const std::shared_ptr<TrainerGroup> group_;
   const absl::Duration timeout_;
   const std::unique_ptr<v1::TrainerService::Stub> stub_;
   // Shared with calls, which may outlive this client.
@@ -244,9 +247,11 @@ absl::StatusOr<std::shared_ptr<TrainerClient>> MakeGrpcTrainerClient(
     int64_t incarnation,
     absl::Duration timeout,
     const RpcSecurity& security,
-    std::shared_ptr<CallObserver> observer) {
+    std::shared_ptr<CallObserver> observer,
+    std::shared_ptr<TrainerGroup> group) {
   TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(address, security, std::move(observer)));
-  return std::make_shared<GrpcTrainerClient>(incarnation, timeout, channel);
+  if (group == nullptr) group = std::make_shared<TrainerGroup>();
+  return std::make_shared<GrpcTrainerClient>(incarnation, timeout, channel, std::move(group));
 }
 
 }  // namespace tandem

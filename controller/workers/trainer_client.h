@@ -2,6 +2,7 @@
 // their implementation over gRPC.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -182,12 +183,20 @@ class TrainerClient {
   static absl::Status Unimplemented(const char* call);
 };
 
-// A client over gRPC. `timeout` bounds every call (cluster.rpc_timeout_seconds).
+// What the clients of all trainers of a run share, so that a client that connects anew goes on in
+// the group which was formed before.
+struct TrainerGroup {
+  std::atomic<int64_t> generation{0};  // of the last Reset
+};
+
+// A client over gRPC. `timeout` bounds every call (cluster.rpc_timeout_seconds). Without `group`
+// the client is the only one of its group.
 absl::StatusOr<std::shared_ptr<TrainerClient>> MakeGrpcTrainerClient(
     const std::string& address,
     int64_t incarnation,
     absl::Duration timeout,
     const RpcSecurity& security,
-    std::shared_ptr<CallObserver> observer = nullptr);
+    std::shared_ptr<CallObserver> observer = nullptr,
+    std::shared_ptr<TrainerGroup> group = nullptr);
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -33,6 +34,22 @@ absl::StatusOr<std::shared_ptr<Client>> CurrentClient(
     TANDEM_ASSIGN_OR_RETURN(client, make(*registry.Find(key)));
   }
   return client;
+}
+
+// Moves the clients that `only` means out of those of `role`.
+template <typename Client>
+std::map<int, std::shared_ptr<Client>> TakeClients(
+    WorkerRole role,
+    const std::optional<WorkerKey>& only,
+    std::map<int, std::shared_ptr<Client>>& clients) {
+  std::map<int, std::shared_ptr<Client>> taken;
+  for (auto next = clients.begin(); next != clients.end();) {
+    const auto client = next++;
+    if (only && *only != WorkerKey{role, client->first}) continue;
+    if (client->second != nullptr) taken.insert(*client);
+    clients.erase(client);
+  }
+  return taken;
 }
 
 bool IsCurrent(const WorkerRegistry& registry, const WorkerKey& key, int64_t incarnation) {
@@ -123,6 +140,19 @@ void WorkerPool::NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger) 
 
 void WorkerPool::MarkLost(const WorkerKey& key, int64_t incarnation) {
   registry_.MarkLost(key, incarnation);
+}
+
+void WorkerPool::Reconnect(std::optional<WorkerKey> only) {
+  std::map<int, std::shared_ptr<TrainerClient>> trainers;
+  std::map<int, std::shared_ptr<RolloutClient>> rollouts;
+  {
+    const MutexLock lock(clients_mutex_);
+    trainers = TakeClients(WorkerRole::kTrainer, only, trainers_);
+    rollouts = TakeClients(WorkerRole::kRollout, only, rollouts_);
+  }
+  // Outside the lock: the end of a call may ask for a client.
+  for (const auto& [rank, client] : trainers) client->CancelAll();
+  for (const auto& [rank, client] : rollouts) client->CancelAll();
 }
 
 void WorkerPool::DetectLostAndCancelCalls() {

@@ -5,7 +5,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/base/thread_annotations.h>
@@ -50,7 +52,8 @@ class WorkerPool {
   // worker of an earlier controller. Cancelled: `interrupted` returned true.
   absl::Status WaitUntilComplete(absl::Duration timeout, const std::function<bool()>& interrupted);
 
-  // The client of the ready worker of that rank. Unavailable: there is none.
+  // The client of the ready worker of that rank. Unavailable: there is none. One client serves a
+  // worker until another incarnation registers, or until Reconnect.
   absl::StatusOr<std::shared_ptr<TrainerClient>> trainer(int rank);
   absl::StatusOr<std::shared_ptr<RolloutClient>> rollout(int rank);
 
@@ -65,11 +68,14 @@ class WorkerPool {
   // The loads of all rollouts, by rank, as their last heartbeats told; nullopt of one that told
   // none.
   std::vector<std::optional<GeneratorLoad>> GenerationLoads() const;
-  std::string numerics_class() const { return registry_.numerics_class(); }
 
   // Marks the worker lost because a call to it failed; its next heartbeat that tells
   // progress makes it ready again.
   void MarkLost(const WorkerKey& key, int64_t incarnation);
+  // From now on calls to `only`, or to all workers without it, go over new connections. Those to
+  // the old ones that are under way end with Cancelled. Call it before calls that failed are
+  // repeated: a connection may stay open and answer nothing, though its worker is well.
+  void Reconnect(std::optional<WorkerKey> only = std::nullopt);
   // Marks workers lost that send no heartbeats, or whose engine stands still, then ends the calls
   // to all that are lost or were replaced. A thread of its own calls this periodically, so that no
   // call to a dead worker has to wait for its deadline.

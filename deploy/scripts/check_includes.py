@@ -83,8 +83,8 @@ def main():
     begin, commands = time.monotonic(), commands_of(args.build.resolve())
     due = sorted(commands)
     if not args.whole:
-        today = plan(commands, TURNS, int(args.plan_seconds * args.jobs / FILE_SECONDS))
-        today.say("includes")
+        today = plan("includes", commands, TURNS, int(args.plan_seconds * args.jobs / FILE_SECONDS))
+        today.say()
         due = today.due
 
     def check(name):

@@ -7,8 +7,8 @@ same chance with each commit. All runs of a commit have the same turn, so runnin
 tells its verdict. TANDEM_CI_TURN=N takes turn N modulo the number of
 turns: a CI that numbers its runs gives their number, and all turns come in order.
 A file's turn depends on its name alone, so that nothing is missed while other files come and go.
-The commit stands in checked_since.txt beside this file: what differs from it is looked at in every
-run, before its turn comes; so is what includes it, and what a changed CMake file compiles.
+The commit stands in checked_since.txt beside this file, one for each check: what differs from it is looked at
+in every run, before its turn comes; so is what includes it, and what a changed CMake file compiles.
 """
 import hashlib
 import math
@@ -75,16 +75,21 @@ def git(root, *arguments):
     return done.stdout.splitlines() if done.returncode == 0 else None
 
 
-def changed_files(root=ROOT):
-    """Paths, newest change first, of files that differ from the recorded commit, committed or not."""
+def recorded_commits(root=ROOT):
+    """{check: commit} as checked_since.txt has them."""
     record = root / "deploy/scripts/checked_since.txt"
-    lines = [line for line in record.read_text().splitlines() if line and line[0] != "#"] \
-        if record.exists() else []
-    commit = lines[0].split()[0] if lines else ""
+    lines = record.read_text().splitlines() if record.exists() else []
+    return dict(line.split() for line in lines if line and line[0] != "#")
+
+
+def changed_files(check, root=ROOT):
+    """Paths, newest change first, of files that differ from the commit that is recorded for this check,
+    committed or not."""
+    commit = recorded_commits(root).get(check, "")
     found = git(root, "diff", "--name-only", commit) if commit else None
     if found is None:
-        note(f"what changed is not known: commit \"{commit}\" of {record.name} is not in this clone; "
-             "everything is looked at in its turn")
+        note(f"{check}: what changed is not known: commit \"{commit}\" of checked_since.txt is not in this "
+             "clone; everything is looked at in its turn")
         return []
     found += git(root, "ls-files", "--others", "--exclude-standard") or []
     log = git(root, "log", "--format=", "--name-only", f"{commit}..HEAD") or []
@@ -150,14 +155,15 @@ def folders_of(changed):
 
 
 class Plan(typing.NamedTuple):
+    check: str
     drawn: Draw
     due: list  # file names, changed ones first
     late: list  # changed, or dependent on something changed, and left to their turns by design
     others: int  # files of another turn
 
-    def say(self, what):
+    def say(self):
         """One line for the summary: what is looked at, and what is not and why."""
-        text = (f"{what}: {self.drawn.text()}: {len(self.due)} files; {self.others} not looked at: another "
+        text = (f"{self.check}: {self.drawn.text()}: {len(self.due)} files; {self.others} not looked at: another "
                 "turn by design")
         if self.late:
             text += (f" ({len(self.late)} of them changed since the recorded commit, include what did or are "
@@ -189,16 +195,16 @@ def in_order(names, changed, includes, drawn):
     return list(dict.fromkeys(order))
 
 
-def plan(names, turns, capacity, root=ROOT):
-    """What of `names` this run looks at: its share by turns whatever it costs, and what changed as
+def plan(check, names, turns, capacity, root=ROOT):
+    """What of `names` this run of a check looks at: its share by turns whatever it costs, and what changed as
     long as both together are at most `capacity` files."""
     names, drawn = set(names), draw(turns, root)
     share = sorted(name for name in names if turn_of(name, turns) == drawn.turn)
-    wanted = in_order(names, changed_files(root), Includes(root), drawn)
+    wanted = in_order(names, changed_files(check, root), Includes(root), drawn)
     room = max(0, capacity - len(share))
     extra = [name for name in wanted if name not in set(share)]
     first = extra[:room]
     mine = set(share)
     due = [name for name in wanted if name in mine or name in set(first)]
     due += [name for name in share if name not in set(due)]
-    return Plan(drawn, due, extra[room:], len(names) - len(due))
+    return Plan(check, drawn, due, extra[room:], len(names) - len(due))

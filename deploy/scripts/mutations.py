@@ -2,7 +2,7 @@
 """Tests the tests: changes one thing of the source at a time and requires that a test fails.
 
     deploy/scripts/mutations.py [--only TEXT]                    # the mutations that are listed in this script
-    deploy/scripts/mutations.py --room ROOM [--sample N] [--seed N]   # some of all small changes to a room
+    deploy/scripts/mutations.py --room ROOM [--sample N] [--seed N] [--files N]   # some of all small changes to a room
     deploy/scripts/mutations.py --turn [--sample N] [--seconds N] [--floor F]   # those that this commit draws, of one room
     deploy/scripts/mutations.py --room kernels          # each barrier of the CUDA kernels left out, on the emulator
     deploy/scripts/mutations.py --check [--root DIR]    # only whether every listed text is still there
@@ -14,8 +14,14 @@ test is missing, or the change changes nothing that can be seen. Two cores take 
 copy without a cache, and 5 to 15 seconds for a mutation. .ci/run therefore looks at a few of them (--turn) once its
 build has filled the cache: only what is changed is compiled for it.
 
---seconds N: after N seconds no mutation is begun. --floor F: the part of the mutations that are to be killed (default: 1,
-all); a few of any sample change nothing that can be seen. Fewer than three that compile fail too.
+A test that takes five times as long as without the mutation, and at least ten seconds, is stopped: the mutation counts as
+killed, and its line says so.
+
+--files N: of the first N files that are drawn alone, as each that is changed must be compiled (default: 4 with --turn, else all).
+--seconds N: after N seconds everything has ended. What was being compiled or tested then has no verdict, and is named.
+--floor F: the part of the mutations that are to be killed (default: 1, all); a few of any sample change nothing
+that can be seen. Fewer than three that compile fail too. With --turn the floor is judged from eight on: fewer are named, as a
+slow machine is no fault of the tests.
 
 Barriers need no copy: the emulator leaves one out that TANDEM_EMULATED_SKIP names, so the tests of --build are run,
 once they are built, and a mutation takes as long as a test.
@@ -23,47 +29,21 @@ once they are built, and a mutation takes as long as a test.
 import argparse
 import os
 import pathlib
-import random
-import re
-import shutil
 import signal
-import subprocess
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from ci_turns import draw, git, note  # noqa: E402
-from mutation_sites import sites_of  # noqa: E402
+from mutation_builds import Copy, End, LeftOut, OutOfTime  # noqa: E402
+from mutation_rooms import KERNELS_ROOM, ROOMS, barriers, sampled, shuffled  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOSSES = "trainer_worker/losses"
 ADVANTAGES = "controller/algorithm"
 GENERATION = "rollout_worker/generation"
-# By room, its sources, and the tests that are to notice a change, those that are built and run fastest first.
-ROOMS = {
-    "losses": ([f"{LOSSES}/*.cc", f"{LOSSES}/policy/*.cc"],
-               ["losses_test", "policy_loss_committed_golden_test",
-                "bypass_loss_committed_golden_test"]),
-    "advantages": ([f"{ADVANTAGES}/*.cc", f"{ADVANTAGES}/advantages/*.cc"],
-                   ["algorithm_test", "advantages_committed_golden_test", "kl_committed_golden_test"]),
-    "scheduler": ([f"{GENERATION}/scheduler.cc", f"{GENERATION}/kv_cache.cc"],
-                  ["rollout_core_test", "rollout_generation_test"]),
-    "weights": (["common/weights/*.cc", "trainer_worker/weight_sync/*.cc", "rollout_worker/weights/*.cc"],
-                ["weights_test", "weight_pair_test", "update_client_test", "rollout_engine_test"]),
-}
-# Kernels: by source, the tests on the emulator that are to notice a barrier that is missing.
-KERNELS = {
-    "common/ops/cuda/attention/*.cu": ["cuda_attention_test"],
-    "common/ops/cuda/linear/*.cu": ["cuda_linear_test"],
-    "common/ops/cuda/rows/*.cu": ["cuda_row_ops_test", "cuda_ops_test"],
-    "common/ops/cuda/rows/row_shape.h": ["cuda_row_ops_test"],
-    "common/ops/cuda/*.cu": ["cuda_ops_test"],
-    "common/weights/cuda/*.cu": ["weights_cuda_test"],
-}
-BARRIER = re.compile(r"^(?!\s*//).*\b(?:__syncthreads|__syncwarp|SyncWarp)\(\);")
-# A mutant may loop for ever and fill the memory meanwhile.
-SECONDS, MEMORY_BYTES = 120, 16 << 30
 FEWEST = 3  # of which a floor tells anything
+FEWEST_IN_TURN = 8  # where what is drawn must not fail by chance: see tests/deploy/scripts/mutations_test.py
+FILES_IN_TURN = 4
 # what: file, text there once, text in its place, test program
 MUTATIONS = [
     ("vanilla: the sign of the ratio's term", f"{LOSSES}/policy/vanilla.cc",
@@ -197,176 +177,29 @@ def listed(only):
             yield name, file, (ROOT / file).read_text().replace(text, other), [test]
 
 
-def sampled(room, count, seed):
-    """The same for `count` of all small changes to the room's sources, in the order in which they are drawn: equal
-    seeds draw equally, and a run that is cut off, or of a smaller `count`, has looked at the first of them."""
-    sites = []
-    for file in sources_of(room):
-        sites += [(file, site) for site in sites_of((ROOT / file).read_text())]
-    random.Random(f"{seed} {room}").shuffle(sites)
-    for file, site in sites[:count]:
-        name = f"{file}:{site.line}:{site.column} {site.describe()}"
-        yield name, file, site.mutate((ROOT / file).read_text()), ROOMS[room][1]
-
-
-def barriers(only):
-    """The same for each barrier of a kernel; its line in place of a mutated text."""
-    for pattern, tests in KERNELS.items():
-        for path in sorted(ROOT.glob(pattern)):
-            file = str(path.relative_to(ROOT))
-            for line, text in enumerate(path.read_text().splitlines(), 1):
-                name = f"{file}:{line} without {text.strip()}"
-                if BARRIER.match(text) and only in name:
-                    yield name, file, line, tests
-
-
-def sources_of(room):
-    """The room's sources, from the root."""
-    return sorted(str(path.relative_to(ROOT)) for pattern in ROOMS[room][0] for path in ROOT.glob(pattern))
-
-
-def succeeds(command, folder, environment=None):
-    """Runs it. What it has started ends with this script, too: a test of a mutant may loop for ever."""
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                          env={**os.environ, **(environment or {})}, start_new_session=True) as process:
-        try:
-            return process.wait() == 0
-        except BaseException:
-            end_session(process.pid)
-            raise
-
-
-def end_session(session):
-    """ctest gives each test a process group of its own; all are in the session."""
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-            if int(fields[3]) == session:
-                os.kill(int(stat.parent.name), signal.SIGKILL)
-        except (OSError, IndexError):
-            continue  # it has ended meanwhile
-
-
-class Build:
-    """A build folder of the tree at `root`, whose tests are built and run."""
-
-    def __init__(self, root, build):
-        self.root, self.build = root, build
-        self.programs = self._programs()
-
-    def _programs(self):
-        """By the name of a test, the program that has it; ctest itself names no program that is not built yet."""
-        programs = {}
-        for file in self.build.rglob("CTestTestfile.cmake"):
-            programs.update(re.findall(r'^add_test\(\[=\[(\w+)\]=\] "[^"]*/(\w+)"', file.read_text(), re.M))
-        return programs
-
-    def builds(self, program):
-        return succeeds(["nice", "-n", "5", "ninja", "-C", self.build, program], self.root)
-
-    def fails(self, test, seconds=SECONDS, **environment):
-        """Whether the test fails, takes too long, or takes too much memory."""
-        return not succeeds(["prlimit", f"--as={MEMORY_BYTES}", "--core=0", "nice", "-n", "5", "ctest", "--test-dir",
-                             self.build, "--no-tests=error", "--timeout", str(seconds), "-R", f"^{test}$"], self.root,
-                            environment)
-
-    def require_green(self, tests):
-        """What fails without a mutation tells nothing about one."""
-        for test in tests:
-            if not self.builds(self.programs[test]):
-                sys.exit(f"{self.programs[test]} is not built: ninja -C {self.build} {self.programs[test]}")
-            if self.fails(test):
-                sys.exit(f"{test} fails without any mutation: ctest --test-dir {self.build} -R '^{test}$' -V")
-
-
-class LeftOut(Build):
-    """The tree's own build, whose emulator leaves out a barrier of a kernel. It says so itself where the rest of a
-    block waits for ever, so that a test has as long as it needs."""
-
-    def fails(self, test, seconds=1800, **environment):
-        return super().fails(test, seconds, **environment)
-
-    def verdict(self, file, line, tests):
-        """What becomes of the tests where the barrier in that line is missing."""
-        for test in tests:
-            if self.fails(test, TANDEM_EMULATED_SKIP=f"{file}:{line}"):
-                return "killed", test
-        return "SURVIVED", ""
-
-
-class Copy(Build):
-    """The tree as it is now, elsewhere, with a build folder in which the files that are to be changed are compiled alone."""
-
-    def __init__(self, work, build, alone):
-        # Where a clone has its build, or the compiler's paths would be others and ccache would know none of them.
-        self.root, self.build = work / "source", work / "source/build"
-        files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True,
-                               capture_output=True, text=True).stdout.split("\0")
-        present = [file for file in files if (ROOT / file).is_file()]
-        for file in present:
-            self._copy(file)
-        kept = set(present)
-        for path in self.root.rglob("*"):
-            if path.is_file() and not path.is_relative_to(self.build) and str(path.relative_to(self.root)) not in kept:
-                path.unlink()  # of an earlier run; CMake would find it
-        self._configure(build, alone)
-        super().__init__(self.root, self.build)
-
-    def _copy(self, file):
-        to = self.root / file
-        if to.is_file() and to.read_bytes() == (ROOT / file).read_bytes():
-            return
-        to.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / file, to)
-
-    def _configure(self, build, alone):
-        cache = build / "CMakeCache.txt"
-        if not cache.is_file():
-            sys.exit(f"{build} is not configured, and the copy is to be built alike: run deploy/build.sh first, "
-                     "or name another folder: --build DIR")
-        values = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(), re.M))
-        options = [f"-D{name}={values[name]}" for name in ("TANDEM_TORCH_ROOT", "TANDEM_UNITY_BATCH", "TANDEM_CUDA")
-                   if name in values]
-        made = subprocess.run(["cmake", "-S", self.root, "--preset", "release", "-B", self.build, *options,
-                               f"-DTANDEM_ALONE={';'.join(sorted(alone))}"], capture_output=True, text=True, check=False)
-        if made.returncode != 0:
-            sys.exit(f"the copy {self.root} is not configured:\n{made.stdout[-3000:]}{made.stderr[-3000:]}")
-
-    def verdict(self, file, text, tests):
-        """What becomes of the tests where the file has this text: `killed`, `SURVIVED` or `not compiled`, and
-        the test that failed. The file is put back."""
-        path = self.root / file
-        before = path.read_text()
-        try:
-            path.write_text(text)
-            for test in tests:
-                if not self.builds(self.programs[test]):
-                    return "not compiled", ""
-                if self.fails(test):
-                    return "killed", test
-            return "SURVIVED", ""
-        finally:
-            path.write_text(before)
-
-
-def look_at(build, mutations, deadline=float("inf")):
-    """Prints a line for each mutation, of which none is begun after the deadline; the number of each verdict."""
+def look_at(build, mutations):
+    """Prints a line for each mutation until the end comes; the number of each verdict."""
     counts = {"killed": 0, "SURVIVED": 0, "not compiled": 0}
-    for name, file, text, tests in mutations:
-        began = time.monotonic()
-        if began > deadline:
+    for done, (name, file, text, tests) in enumerate(mutations):
+        began = build.end.now()
+        try:
+            verdict, how = build.verdict(file, text, tests)
+        except OutOfTime as stopped:
+            note(f"mutations: {done} of {len(mutations)} were tried in the time there is: {stopped} for {name}")
             break
-        verdict, test = build.verdict(file, text, tests)
         counts[verdict] += 1
         if verdict == "SURVIVED":
             note(f"mutations: no test fails with this change: {name}")
-        print(f"{verdict:12} {name:70} {test} {time.monotonic() - began:.0f}s", flush=True)
+        print(f"{verdict:12} {name:70} {how} {build.end.now() - began:.0f}s", flush=True)
     return counts
 
 
-def too_few(title, counts, floor):
+def too_few(title, counts, floor, in_turn=False):
     """A line about what the verdicts of a title lack, or ""."""
     killed, of = counts["killed"], counts["killed"] + counts["SURVIVED"]
+    if in_turn and of < FEWEST_IN_TURN:
+        note(f"mutations: {of} of the room {title} were tried, and fewer than {FEWEST_IN_TURN} decide nothing")
+        return ""
     if floor < 1 and of < FEWEST:
         return f"{title}: {of} mutations were tried, and fewer than {FEWEST} tell nothing: is the machine too slow for --seconds?"
     if killed < floor * of:
@@ -377,21 +210,57 @@ def too_few(title, counts, floor):
 
 def drawn_by_commit():
     """(room, seed) of this run of .ci/run."""
-    drawn = draw(len(ROOMS), ROOT)
-    room = sorted(ROOMS)[drawn.turn]
-    note(f"mutations: {drawn.text()}: a few of the changes to the room {room}; {', '.join(sorted(ROOMS.keys() - {room}))} not "
+    rooms = sorted([*ROOMS, KERNELS_ROOM])
+    drawn = draw(len(rooms), ROOT)
+    room = rooms[drawn.turn]
+    what = "barriers of the CUDA kernels" if room == KERNELS_ROOM else f"changes to the room {room}"
+    note(f"mutations: {drawn.text()}: a few of the {what}; {', '.join(one for one in rooms if one != room)} not "
          "looked at: another turn by design")
     return room, os.environ.get("TANDEM_CI_TURN") or (git(ROOT, "rev-parse", "HEAD") or [""])[0]
+
+
+def rows_of(room, arguments):
+    """The mutations of a room that are asked for."""
+    if room != KERNELS_ROOM:
+        rows = list(sampled(room, arguments.sample, arguments.seed, arguments.files))
+    elif arguments.turn:
+        rows = shuffled(barriers(), room, arguments.seed)[:arguments.sample]
+    else:
+        rows = list(barriers())
+    return [row for row in rows if arguments.only in row[0]]
+
+
+def try_all(work, arguments, end):
+    """Lines about what is not as it should be, of {title: mutations}."""
+    alone = {row[1] for title, rows in work.items() if title != KERNELS_ROOM for row in rows}
+    copy, wrong = None, []
+    for title, mutations in work.items():
+        counts = {"killed": 0, "SURVIVED": 0, "not compiled": 0}
+        try:
+            if title == KERNELS_ROOM:
+                build = LeftOut(ROOT, arguments.build.resolve(), end)
+            else:
+                build = copy = copy or Copy(arguments.work.resolve(), arguments.build.resolve(), alone, end)
+            tests = dict.fromkeys(test for row in mutations for test in row[3])
+            build.measure(tests)
+            counts = look_at(build, mutations)
+        except OutOfTime as stopped:
+            note(f"mutations: none of {len(mutations)} was tried in the time there is: {stopped} without any change")
+        wrong += [line for line in [too_few(title, counts, arguments.floor, arguments.turn)] if line]
+        print(f"{title}: {sum(counts.values())} of {len(mutations)} mutations, {counts['killed']} killed, {counts['SURVIVED']} survived, "
+              f"{counts['not compiled']} not compiled", flush=True)
+    return wrong
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="", help="mutations whose name contains TEXT, as FILE:LINE does")
-    parser.add_argument("--room", choices=sorted([*ROOMS, "kernels"]), action="append", help="may be given several times")
+    parser.add_argument("--room", choices=sorted([*ROOMS, KERNELS_ROOM]), action="append", help="may be given several times")
     parser.add_argument("--sample", type=int, default=30, metavar="N", help="changes to each room (default: 30)")
     parser.add_argument("--seed", default="1", metavar="N", help="which ones (default: 1)")
+    parser.add_argument("--files", type=int, metavar="N", help="of so many files (default: of all; 4 with --turn)")
     parser.add_argument("--turn", action="store_true", help="the room and the seed that this commit draws")
-    parser.add_argument("--seconds", type=float, default=float("inf"), metavar="N", help="after which no mutation is begun")
+    parser.add_argument("--seconds", type=float, default=float("inf"), metavar="N", help="after which everything has ended")
     parser.add_argument("--floor", type=float, default=1, metavar="F", help="part that is to be killed (default: 1)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="configured as the copy is to be")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build-mutations", help="where the copy is made")
@@ -404,37 +273,24 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of what puts the source back
     os.environ.pop("TANDEM_GOLDEN_DIR", None)  # the committed cases decide, on every machine
     arguments = parse_arguments()
-    deadline = time.monotonic() + arguments.seconds
+    end = End(arguments.seconds)
     if arguments.turn:
         room, arguments.seed = drawn_by_commit()
         arguments.room = [room]
+        arguments.files = arguments.files or FILES_IN_TURN
     if arguments.check or not arguments.room:
         chosen = [row for row in MUTATIONS if arguments.only in row[0]]
         if lines := outdated(arguments.root if arguments.check else ROOT, chosen):
             sys.exit("\n".join([*lines, "mend the list in deploy/scripts/mutations.py"]))
         work = {"listed": chosen if arguments.check else list(listed(arguments.only))}
     else:
-        work = {room: list(barriers(arguments.only)) if room == "kernels" else
-                [row for row in sampled(room, arguments.sample, arguments.seed) if arguments.only in row[0]]
-                for room in arguments.room}
+        work = {room: rows_of(room, arguments) for room in arguments.room}
     if not any(work.values()):
         sys.exit(f"no mutation's name contains \"{arguments.only}\": nothing was checked")
     if arguments.check:
         print(f"the texts of {len(work['listed'])} mutations are in their files")
         return 0
-    alone = {row[1] for title, rows in work.items() if title != "kernels" for row in rows}
-    copy = None
-    wrong = []
-    for title, mutations in work.items():
-        if title == "kernels":
-            build = LeftOut(ROOT, arguments.build.resolve())
-        else:
-            build = copy = copy or Copy(arguments.work.resolve(), arguments.build.resolve(), alone)
-        build.require_green(sorted({test for row in mutations for test in row[3]}))
-        counts = look_at(build, mutations, deadline)
-        wrong += [line for line in [too_few(title, counts, arguments.floor)] if line]
-        print(f"{title}: {sum(counts.values())} of {len(mutations)} mutations, {counts['killed']} killed, {counts['SURVIVED']} survived, "
-              f"{counts['not compiled']} not compiled", flush=True)
+    wrong = try_all(work, arguments, end)
     print("\n".join(wrong), end="\n" if wrong else "")
     return 1 if wrong else 0
 

@@ -169,8 +169,8 @@ def main():
                if name in unparsed or not (clean_dir / fingerprint(name, includes)).exists()]
     due = pending
     if not args.whole:
-        today = plan(pending, TURNS, int(args.plan_seconds * args.jobs / FILE_SECONDS))
-        today.say("clang-tidy")
+        today = plan("clang-tidy", pending, TURNS, int(args.plan_seconds * args.jobs / FILE_SECONDS))
+        today.say()
         due = today.due
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         found = list(pool.map(check, due))

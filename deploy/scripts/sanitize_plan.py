@@ -327,7 +327,7 @@ def main():
     if args.show:
         return show(turns, left, estimate)
     drawn = draw(len(turns))
-    today, unaffordable = add_changed(turns[drawn.turn], programs, changed_programs(programs, changed_files()),
+    today, unaffordable = add_changed(turns[drawn.turn], programs, changed_programs(programs, changed_files("sanitizers")),
                                       estimate, args.seconds + args.changed_seconds)
     tell(drawn, len(programs), today, unaffordable, left, estimate)
     if args.out:

@@ -1,8 +1,17 @@
 // A process that is alive and does nothing: the controller misses a worker's heartbeats, the
 // launcher a controller's signs of life; it is killed, and the run goes on as after any other
 // death.
-#include <catch2/catch.hpp>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
 
+#include <absl/time/clock.h>
+#include <catch2/catch.hpp>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "common/process/local_socket.h"
 #include "tests/e2e/recovery.h"
 
 namespace tandem::testing {
@@ -77,13 +86,60 @@ TEST_CASE("a trainer that stands still while it saves tells so and is replaced")
   RequireStuckEngineReplaced("trainer", "save", 1);
 }
 
+// NOTIFY_SOCKET of the rig's controller, "" while none runs.
+std::string NotifyName(const ClusterRig& rig) {
+  for (const std::string& process : rig.Running()) {
+    if (process.find("/tandem-controller ") == std::string::npos) continue;
+    const std::string environment =
+        '\0' + FileText("/proc/" + process.substr(0, process.find(' ')) + "/environ");
+    const std::string_view key("\0NOTIFY_SOCKET=", 15);
+    const size_t found = environment.find(key);
+    if (found == std::string::npos) continue;
+    const size_t begin = found + key.size();
+    return environment.substr(begin, environment.find('\0', begin) - begin);
+  }
+  return "";
+}
+
+void SendSignOfLife(const std::string& notify_name) {
+  const UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un to{};
+  to.sun_family = AF_UNIX;
+  notify_name.copy(to.sun_path, sizeof(to.sun_path) - 1);
+  to.sun_path[0] = '\0';  // "@name" is an abstract one
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + notify_name.size());
+  const std::string_view message = "WATCHDOG=1";
+  sendto(fd.get(), message.data(), message.size(), 0, reinterpret_cast<const sockaddr*>(&to), size);
+}
+
+// The launcher's exit code. Gives signs of life in the controller's place until `hangs`, and again
+// once the launcher has killed it: its watchdog counts from the hang alone, and not what a loaded
+// machine takes to start a controller.
+int WaitAlive(const ClusterRig& rig, TestProcess& launcher, const std::function<bool()>& hangs) {
+  std::string notify_name;
+  bool silent = false, killed = false;
+  while (launcher.running()) {
+    silent = silent || hangs();
+    killed = killed || (silent && rig.Log("launcher").find("killing it") != std::string::npos);
+    if (notify_name.empty()) notify_name = NotifyName(rig);
+    if (!notify_name.empty() && (!silent || killed)) SendSignOfLife(notify_name);
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  return launcher.Wait();
+}
+
 // `action` "stop": the process stands still; "hang": its train loop alone, while it goes on
 // answering its workers' heartbeats and its users.
 void RequireControllerReplaced(const std::string& action) {
   ClusterRig rig({.config = {{"cluster.watchdog_seconds", "6"}}});
   rig.SetPairs(2);
   rig.SetFault("controller", 0, "train", 2, action);
-  const int code = rig.Launch().Wait();
+  const int code = WaitAlive(rig, rig.Launch(), [&] {
+    // A train loop that hangs is noticed by its own process, which tells so and falls silent.
+    if (action == "stop") return rig.FaultFired();
+    return rig.Log("controller").find("the train loop has made no progress for") !=
+           std::string::npos;
+  });
   const std::string said = rig.Log("launcher");
   INFO(said << rig.Log("controller"));
   REQUIRE(code == 0);

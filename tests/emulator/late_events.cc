@@ -11,13 +11,17 @@ namespace {
 // wakes this process when it changes.
 constexpr std::chrono::microseconds kLook{200};
 
-}  // namespace
-
-void Want(SharedEvent& event, int64_t number) {
-  int64_t before = event.wanted;
-  while (before < number && !event.wanted.compare_exchange_weak(before, number)) {
+// Two streams may record one event: what one of them has done later does not undo that the other's
+// newer record has happened.
+void Raise(std::atomic<int64_t>& value, int64_t number) {
+  int64_t before = value;
+  while (before < number && !value.compare_exchange_weak(before, number)) {
   }
 }
+
+}  // namespace
+
+void Want(SharedEvent& event, int64_t number) { Raise(event.wanted, number); }
 
 LateEvents::~LateEvents() {
   std::map<CudaStream, std::unique_ptr<OfStream>> streams;
@@ -69,7 +73,7 @@ void LateEvents::Serve(OfStream* stream) {
 void LateEvents::SettleUpTo(OfStream* stream, int64_t pieces) {
   std::deque<Held>& held = stream->held;
   while (!held.empty() && held.front().after.pieces <= pieces) {
-    held.front().event->happened = held.front().number;
+    Raise(held.front().event->happened, held.front().number);
     held.pop_front();
   }
 }

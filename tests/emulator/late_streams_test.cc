@@ -138,6 +138,25 @@ TEST_CASE("two threads that wait for a late stream do its work in order, and bot
   one.join();
 }
 
+TEST_CASE("a record that happens late does not undo that a newer one has") {
+  EmulatedCuda owner({.late_streams = 3, .late_events = true}), other({.process = -1});
+  const CudaStream early = *owner.CreateStream(), late = *owner.CreateStream();
+  const CudaEvent event = *owner.CreateEvent(true);
+  const CudaEvent opened = *other.OpenEvent(*owner.ExportEvent(event));
+  std::byte* const memory = *owner.Malloc(16);
+  for (const CudaStream stream : {late, early}) {
+    REQUIRE(owner.Fill(memory, 1, 16, stream).ok());
+    REQUIRE(owner.Record(event, stream).ok());
+  }
+  REQUIRE(owner.Synchronize(early).ok());
+  REQUIRE(*other.HasHappened(opened));
+  REQUIRE(owner.Synchronize(late).ok());
+  REQUIRE(*other.HasHappened(opened));
+  REQUIRE(other.DestroyEvent(opened).ok());
+  REQUIRE(owner.DestroyEvent(event).ok());
+  for (const CudaStream stream : {late, early}) REQUIRE(owner.DestroyStream(stream).ok());
+}
+
 TEST_CASE("what precedes another process's event is done when that process asks for it") {
   EmulatedCuda owner({.late_streams = 1, .late_events = true}), other({.process = -1});
   const CudaStream stream = *owner.CreateStream(), reading = *other.CreateStream();

@@ -361,6 +361,7 @@ class FakeRun {
   std::function<void()> on_cancel;
   std::function<void(const ForwardBackwardCall&, ForwardBackwardReply&)>
       on_forward_backward;  // of trainer 0
+  std::map<WorkerKey, int> clients_made;
   // Instead of FakeRolloutClient, if set.
   std::function<std::shared_ptr<RolloutClient>(int rank, int64_t incarnation)> make_rollout;
   std::unique_ptr<CheckpointIndex> checkpoints;
@@ -392,6 +393,7 @@ class FakeRun {
   ClientFactory Factory() {
     return {.trainer =
                 [this](const WorkerEntry& entry) -> absl::StatusOr<std::shared_ptr<TrainerClient>> {
+              ++clients_made[entry.key()];
               auto trainer = std::make_shared<FakeTrainerClient>(
                   journal, entry.key().rank, entry.incarnation, forward, skipped_versions, check);
               trainer->comparable = comparable;
@@ -404,6 +406,7 @@ class FakeRun {
             },
             .rollout =
                 [this](const WorkerEntry& entry) -> absl::StatusOr<std::shared_ptr<RolloutClient>> {
+              ++clients_made[entry.key()];
               if (make_rollout) return make_rollout(entry.key().rank, entry.incarnation);
               auto rollout =
                   std::make_shared<FakeRolloutClient>(journal, entry.key().rank, entry.incarnation);

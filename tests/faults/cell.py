@@ -4,6 +4,7 @@ import pathlib
 import shutil
 import time
 
+import abilities
 import nemesis
 import phases
 import processes
@@ -29,18 +30,30 @@ def fault_spec(cell, marker):
     return f"{at}:{rank}:{point}:{nth}:{action}:{marker}"
 
 
-def disturb(run, cell, marker):
+# Where a worker that never registers is what the cell is about, the wait for it is short. Everywhere else a loaded machine may
+# take its time, and so may these cells' next start.
+NEVER_REGISTERS = {"cluster.register_timeout_seconds": 30}
+
+
+def first_start(cell):
+    """Settings of a cell's first start, over those of every run."""
+    role, fault, phase = cell.split("/")
+    waits = role in ("trainer", "rollout") and fault in ("stop", "hang") and phase == "start"
+    return NEVER_REGISTERS if waits else {}
+
+
+def disturb(run, cell, marker, pause_seconds):
     """Starts a run and does the fault when its place is reached; what went wrong with that, or ""."""
     role, fault, phase = cell.split("/")
     spec = fault_spec(cell, marker)
     run.start_rewards(spec)
-    run.start(spec)
+    run.start(spec, first_start(cell))
     processes.wait_until(lambda: run.ended() or marker.exists(), runs.LIMIT_SECONDS)
     if not marker.exists():
         return "the place of the fault was not reached"
     if fault == "exit":
         return ""
-    scene = nemesis.Scene(run, role, phases.RANKS[role], marker)
+    scene = nemesis.Scene(run, role, phases.RANKS[role], marker, pause_seconds)
     if scene.pid is None:
         return f"there is no process of {role} at this point"
     nemesis.NEMESES[fault](scene)
@@ -63,7 +76,8 @@ def judge(run, cell, outcome, expected):
         if code is None or outcome.code not in (None, code):
             return "the run does not end" if code is None else f"exit code {code}, not {outcome.code_text()}"
         processes.wait_until(lambda: not [pid for pid in processes.running(run.folder)
-                                          if run.rewards is None or pid != run.rewards.pid], 60)
+                                          if run.rewards is None or pid != run.rewards.pid],
+                             processes.EVENT_SECONDS)
         wrong = "" if outcome.text in run.said() else f'nothing logged "{outcome.text}"'
         if run.rewards is not None and cell.startswith("reward/"):
             run.rewards.kill()
@@ -78,11 +92,11 @@ def judge(run, cell, outcome, expected):
     return wrong
 
 
-def try_cell(inputs, folder, cell, outcome, expected):
+def try_cell(inputs, folder, cell, outcome, expected, pause_seconds=nemesis.PAUSE_SECONDS):
     """Runs a cell in `folder`, which is kept where the cell is not as expected."""
     role, fault, _ = cell.split("/")
     begin = time.monotonic()
-    cannot = nemesis.unavailable(role, fault)
+    cannot = abilities.unavailable(role, fault)
     if cannot:
         return Result(cell, str(outcome), "skipped", cannot)
     options = {"namespace": fault == "link-down", "small_disk": fault == "disk-full" and role == "controller"}
@@ -90,11 +104,12 @@ def try_cell(inputs, folder, cell, outcome, expected):
         options["relayed"] = nemesis.relayed(folder / "run", role)
     try:
         with runs.Run(inputs, folder, **options) as run:
-            wrong = disturb(run, cell, pathlib.Path(folder / "marker")) or judge(run, cell, outcome, expected)
+            marker = pathlib.Path(folder / "marker")
+            wrong = disturb(run, cell, marker, pause_seconds) or judge(run, cell, outcome, expected)
             left = run.left_behind()
             if left and not wrong:
                 wrong = "left behind: " + "; ".join(left)
-    except nemesis.Unavailable as error:
+    except abilities.Unavailable as error:
         return Result(cell, str(outcome), "skipped", str(error))
     seconds = time.monotonic() - begin
     if outcome.kind == "wrong":

@@ -1,33 +1,37 @@
 """What is done to a process of a run: one function per fault, called when the run waits at the cell's place.
 
 Each takes a Scene. `go()` lets the process that waits go on. A fault that ends by itself returns when it has. A fault
-that cannot be made on this machine raises Unavailable.
+that cannot be made on this machine raises abilities.Unavailable.
+
+Whether a fault met anything is an event that is waited for, whatever the machine's load: only a fault that meets nothing in
+a run that does not end takes EVENT_SECONDS.
 """
 import errno
-import os
 import pathlib
 import signal
 import subprocess
 import time
 
+import abilities
+import leftovers
 import processes
+from processes import EVENT_SECONDS
 
-PAUSE_SECONDS = 6  # longer than a worker may be silent (run.py), as 30 s are with the limits of a real run
+PAUSE_SECONDS = 6  # longer than a worker may be silent (run.py)
+LONG_PAUSE_SECONDS = 30  # longer than all limits of run.py but those of a lost controller and of registering
+REWARD_PAUSE_SECONDS = 6  # shorter than a reward is waited for and asked again (run.py): a longer pause is a stop
 SLOW_SECONDS, SLOW_SHARE = 6, 1 / 20
 NETWORK_SECONDS = 6
 CLOCK_SECONDS = 3600
-DISK_SECONDS = 10  # until a process that writes has met the fault; one that writes nothing never does
-
-
-class Unavailable(Exception):
-    """This machine cannot make the fault."""
+DYING_SECONDS = 10  # of a process that has met its limit of memory, and mostly ends by that
 
 
 class Scene:
     """A run that waits at a place, and the process that is hit."""
 
-    def __init__(self, run, role, rank, marker):
+    def __init__(self, run, role, rank, marker, pause_seconds=PAUSE_SECONDS):
         self.run, self.role, self.rank, self.marker = run, role, rank, marker
+        self.pause_seconds = REWARD_PAUSE_SECONDS if role == "reward" else pause_seconds
         self.pid = run.find(role, rank)
         self.touched = True  # False: the fault met nothing
 
@@ -46,19 +50,19 @@ def kill(scene):
 
 def stop(scene):
     scene.send(signal.SIGSTOP)
-    processes.wait_until(lambda: processes.stopped(scene.pid), 10)
+    processes.wait_until(lambda: processes.stopped(scene.pid), EVENT_SECONDS)
     scene.go()
     if scene.role == "launcher":  # nobody watches a launcher but its user; the run finishes without it
         finished = scene.run.run_dir / "checkpoints/finished"
-        scene.touched = processes.wait_until(finished.exists, 120)
+        scene.touched = processes.wait_until(finished.exists, EVENT_SECONDS)
         scene.send(signal.SIGCONT)
 
 
 def pause(scene):
     scene.send(signal.SIGSTOP)
-    processes.wait_until(lambda: processes.stopped(scene.pid), 10)
+    processes.wait_until(lambda: processes.stopped(scene.pid), EVENT_SECONDS)
     scene.go()
-    time.sleep(PAUSE_SECONDS)
+    time.sleep(scene.pause_seconds)
     scene.send(signal.SIGCONT)
 
 
@@ -83,6 +87,7 @@ def network(mode):
         relay = scene.run.relay
         relay.misbehave(mode)
         scene.go()
+        processes.wait_until(lambda: scene.run.ended() or relay.touched > 0, EVENT_SECONDS)
         processes.wait_until(lambda: scene.run.ended() or relay.mode == "pass", NETWORK_SECONDS)
         scene.touched = relay.touched > 0
         relay.behave()
@@ -110,7 +115,8 @@ def full_disk(scene):
             if error.errno != errno.ENOSPC:
                 raise
     scene.go()
-    scene.touched = processes.wait_until(lambda: scene.run.ended() or "no space" in scene.run.said().lower(), DISK_SECONDS)
+    scene.touched = processes.wait_until(lambda: scene.run.ended() or "no space" in scene.run.said().lower(),
+                                         EVENT_SECONDS)
     time.sleep(1)
     filler.unlink()
 
@@ -125,7 +131,7 @@ def disk(name):
         control = scene.run.controls[f"{scene.role}-{scene.rank}"]
         control.fail_disk(name, WRITES[scene.role])
         scene.go()
-        processes.wait_until(lambda: scene.run.ended() or control.disk_failures() > 0, DISK_SECONDS)
+        processes.wait_until(lambda: scene.run.ended() or control.disk_failures() > 0, EVENT_SECONDS)
         time.sleep(1)
         control.heal_disk()
         scene.touched = control.disk_failures() > 0
@@ -139,24 +145,17 @@ def disk_full(scene):
 
 def memory(scene):
     """A memory cgroup of its own without room for another page; the kernel kills the process."""
-    group = pathlib.Path("/sys/fs/cgroup/memory") / f"tandem-faults-{scene.pid}"
+    def over():
+        return scene.run.ended() or not processes.read(scene.pid, "cmdline")
+    group = abilities.MemoryGroup(leftovers.group_name(processes.driver(), scene.pid))
     try:
-        group.mkdir()
-        (group / "memory.limit_in_bytes").write_text("65536", encoding="ascii")
-        (group / "memory.swappiness").write_text("0", encoding="ascii")
-    except OSError as error:
-        if group.exists():
-            group.rmdir()
-        raise Unavailable(f"no memory cgroup can be made ({error.strerror})") from error
-    (group / "cgroup.procs").write_text(str(scene.pid), encoding="ascii")
-    scene.go()
-    control = group / "memory.failcnt"
-    processes.wait_until(lambda: scene.run.ended() or not processes.read(scene.pid, "cmdline"), DISK_SECONDS)
-    scene.touched = int(control.read_text(encoding="ascii")) > 0
-    for pid in (group / "cgroup.procs").read_text(encoding="ascii").split():
-        (group.parent / "cgroup.procs").write_text(pid, encoding="ascii")
-    processes.wait_until(lambda: not (group / "cgroup.procs").read_text(encoding="ascii"), 10)
-    group.rmdir()
+        group.take(scene.pid)
+        scene.go()
+        processes.wait_until(lambda: over() or group.hits() > 0, EVENT_SECONDS)
+        processes.wait_until(over, DYING_SECONDS)
+        scene.touched = group.hits() > 0
+    finally:
+        group.remove()
 
 
 def clock(sign):
@@ -184,14 +183,3 @@ def relayed(run_dir, role):
     if role == "reward":
         return "controller-0", run_dir.parent / "reward.sock"
     return "controller-0", run_dir / f"{role}-1.sock"
-
-
-def unavailable(role, fault):
-    """Why this machine cannot make a fault; "" if it can."""
-    if fault == "link-down" and os.geteuid() != 0:
-        return "only root can take a network down"
-    if fault == "disk-full" and role == "controller" and os.geteuid() != 0:
-        return "only root can mount a small disk"
-    if fault == "memory" and not os.access("/sys/fs/cgroup/memory", os.W_OK):
-        return "no memory cgroup can be made"
-    return ""

@@ -4,17 +4,22 @@
 // The driver (control.py) makes a folder $TANDEM_FAULTS_CONTROL with a file per process, "trainer-1", whose
 // first bytes are a struct Control. The file is mapped: what the driver writes holds at once. A connection to
 // a socket "rollout-1.sock" goes to "$TANDEM_FAULTS_CONTROL/trainer-1~rollout-1.sock" where there is one.
+//
+// What the driver itself starts, a launcher and a reward service, is killed when the driver ends, however it does: its process id is
+// $TANDEM_FAULTS_DRIVER.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -56,10 +61,19 @@ static void NameThisProcess(void) {
   snprintf(process_name, sizeof(process_name), "%s-%s", program + 7, rank);
 }
 
+static void EndWithTheDriver(void) {
+  const char* driver = getenv("TANDEM_FAULTS_DRIVER");
+  if (driver == NULL) return;
+  if (strncmp(process_name, "launcher-", 9) != 0 && strncmp(process_name, "letter-rewards-", 15) != 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != atoi(driver)) _exit(127);  // it has ended before
+}
+
 __attribute__((constructor)) static void MapControl(void) {
   const char* folder = getenv("TANDEM_FAULTS_CONTROL");
   if (folder == NULL || strlen(folder) >= sizeof(control_folder)) return;
   NameThisProcess();
+  EndWithTheDriver();
   if (process_name[0] == '\0') return;
   strcpy(control_folder, folder);
   char path[300];

@@ -2,10 +2,10 @@
 import os
 import pathlib
 import signal
-import subprocess
 import time
 
 MARK = "TANDEM_FAULTS_CELL"
+EVENT_SECONDS = 240  # for what is to happen: far longer than it takes on a loaded machine, less than a run may take
 
 
 def read(pid, name):
@@ -13,6 +13,17 @@ def read(pid, name):
         return pathlib.Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:  # it has ended
         return b""
+
+
+def start_time(pid):
+    """In ticks since the machine's start; None if there is no such process."""
+    fields = read(pid, "stat").rpartition(b") ")[2].split()
+    return int(fields[19]) if fields and fields[0] not in (b"Z", b"X") else None
+
+
+def driver():
+    """(id, start time) of this process, which no other process ever has."""
+    return os.getpid(), start_time(os.getpid())
 
 
 def running(folder):
@@ -25,17 +36,6 @@ def running(folder):
             if words:  # else it is dead, and not reaped yet
                 found[pid] = words
     return found
-
-
-def end_below(folder):
-    """Kills whatever was started for any cell below `folder`, and takes its disks away: the driver is being ended."""
-    mark = f"{MARK}={folder}/".encode()
-    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
-        if any(entry.startswith(mark) for entry in read(pid, "environ").split(b"\0")):
-            send(pid, signal.SIGKILL)
-    for line in pathlib.Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
-        if line.split()[1].startswith(f"{folder}/"):
-            subprocess.run(["umount", "--lazy", line.split()[1]], check=False)
 
 
 PROGRAMS = {"controller": "tandem-controller", "trainer": "tandem-trainer", "rollout": "tandem-rollout",
@@ -75,7 +75,7 @@ def stopped(pid):
     return read(pid, "stat").rpartition(b") ")[2][:1] in (b"T", b"")
 
 
-def left_behind(folder, limit=60):
+def left_behind(folder, limit=EVENT_SECONDS):
     """Command lines of processes that do not end although their run has; they are killed then."""
     if wait_until(lambda: not running(folder), limit):
         return []

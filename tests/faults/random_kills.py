@@ -47,7 +47,7 @@ def try_seed(inputs, folder, seed, lines, expected):
             kill_at(run, line, victim)
             # A launcher takes its processes with it: a user starts it again.
             if run.wait(0 if victim[0] != "launcher" else runs.LIMIT_SECONDS) not in (None, 0):
-                processes.wait_until(lambda: len(processes.running(run.folder)) == 1, 60)
+                processes.wait_until(lambda: len(processes.running(run.folder)) == 1, processes.EVENT_SECONDS)
                 run.start()
         wrong = cell.ended_as_undisturbed(run, expected)
         left = run.left_behind()

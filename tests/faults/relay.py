@@ -43,11 +43,11 @@ class Relay:
 
     def accept(self):
         while not self.ended:
-            if not select.select([self.listener], [], [], 0.2)[0]:
-                continue
             try:
+                if not select.select([self.listener], [], [], 0.2)[0]:
+                    continue
                 near = self.listener.accept()[0]
-            except OSError:
+            except (OSError, ValueError):  # close() in between leaves a descriptor of -1
                 return
             threading.Thread(target=self.serve, args=(near,), daemon=True).start()
 
@@ -59,7 +59,7 @@ class Relay:
                 return
             far.connect(self.target)
             self.forward(near, far)
-        except OSError:
+        except (OSError, ValueError):
             pass  # an end is gone: so is the other
         finally:
             near.close()

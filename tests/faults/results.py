@@ -16,7 +16,10 @@ Written by `deploy/faults.sh`, which tries every cell on real runs of a tiny mod
 | WRONG, known | not as expected; known to be wrong, with the reason in the table |
 | skipped, not run | this machine cannot make the fault; the cell was not tried |
 
+A pause takes 30 s where everything is tried, and 6 s in `faults_pick_test` and for the reward service, which is asked again within 8 s.
+
 """
+WHOLE, LATER = "Everything: ", "Some cells later, by themselves: "
 
 
 def shown(outcome, result, before):
@@ -49,8 +52,16 @@ def seeds_line(done, page):
     return f"Random kills: {len(seeds)} seeds, {good} with the state of an undisturbed run."
 
 
-def markdown(outcomes, done, page=""):
-    """The whole page. `page`: the one before."""
+def about_lines(page, about, whole):
+    """What everything was tried on, and what some cells were tried on since."""
+    if whole:
+        return [f"{WHOLE}{about}."]
+    earlier = next((line for line in page.splitlines() if line.startswith(WHOLE)), f"{WHOLE}commit and machine were not recorded.")
+    return [earlier, "", f"{LATER}{about}."]
+
+
+def markdown(outcomes, done, page="", about="", whole=True):
+    """The whole page. `page`: the one before; `about`: commit and machine; `whole`: everything was tried."""
     before, by_name = rows_of(page), {result.cell: result for result in done}
     lines = ["| role | fault | " + " | ".join(table.PHASES) + " |", "|---" * (2 + len(table.PHASES)) + "|"]
     for role in table.ROLES:
@@ -60,4 +71,4 @@ def markdown(outcomes, done, page=""):
             row = [shown(outcomes[name], by_name.get(name), word) for name, word in zip(names, earlier)]
             if any(word != "–" for word in row):
                 lines.append(f"| {role} | {fault} | " + " | ".join(row) + " |")
-    return HEAD + "\n".join(lines + ["", seeds_line(done, page)]) + "\n"
+    return HEAD + "\n".join(lines + ["", seeds_line(done, page), "", *about_lines(page, about, whole)]) + "\n"

@@ -44,7 +44,7 @@ cluster:
   watchdog_seconds: 10
   controller_lost_seconds: 60
   rpc_timeout_seconds: 20
-  register_timeout_seconds: 30
+  register_timeout_seconds: 240
   max_restarts: 20
 """
 
@@ -98,7 +98,7 @@ class Run:
     def environment(self, fault):
         preload = str(self.inputs.build / "tests" / "libtandem_faults.so")
         return {**os.environ, processes.MARK: str(self.folder), "TANDEM_FAULT": fault, "LD_PRELOAD": preload,
-                "TANDEM_FAULTS_CONTROL": str(self.folder / "control")}
+                "TANDEM_FAULTS_CONTROL": str(self.folder / "control"), "TANDEM_FAULTS_DRIVER": str(os.getpid())}
 
     def start_rewards(self, fault=""):
         """Starts the reward service, unless it runs."""
@@ -108,11 +108,11 @@ class Run:
         with (self.folder / "reward.log").open("a", encoding="utf-8") as log:
             self.rewards = subprocess.Popen(command, env=self.environment(fault), stdout=log, stderr=log)
 
-    def start(self, fault=""):
-        """Starts the launcher."""
+    def start(self, fault="", more=None):
+        """Starts the launcher; `more`: settings of this start alone."""
         self.starts += 1
         settings = {"model.path": self.inputs.folder / "model", "data.train_files": self.inputs.folder / "data/train.jsonl",
-                    "reward.service_address": f"unix:{self.reward_socket}", "cluster.run_dir": self.run_dir}
+                    "reward.service_address": f"unix:{self.reward_socket}", "cluster.run_dir": self.run_dir, **(more or {})}
         command = [self.inputs.build / "bin" / "tandem-launcher", "--config", self.inputs.config, "--grace", "5"]
         if self.namespace:
             settings["cluster.listen"] = "127.0.0.1:7001"

@@ -18,12 +18,15 @@ LEFT_OUT = ("timing", "perf/", "partial/tail_", "partial/predicted_saving_s", "p
 LISTEN = re.compile(r'(\n  listen: )"[^"]*"')
 
 
-def checkpoint_file(path, run_dir):
-    """{part: comparable value} of a file of a checkpoint: of the controller's state each key, of others the digest."""
+def checkpoint_file(path, names):
+    """{part: comparable value} of a file of a checkpoint: of the controller's state each key, of others the digest.
+    `names`: what stands in place of a run's own names of folders in its config."""
     data = path.read_bytes()
     if path.name == "controller_state.json":
         state = json.loads(data)
-        state["config"] = LISTEN.sub(r"\1ADDRESS", state["config"].replace(str(run_dir.parent), "CELL"))
+        state["config"] = LISTEN.sub(r"\1ADDRESS", state["config"])
+        for name, other in names.items():
+            state["config"] = state["config"].replace(name, other)
         return {"/" + key: repr(value) for key, value in state.items()}
     return {"": hashlib.sha256(data).hexdigest()}
 
@@ -41,14 +44,27 @@ def steps_of(metrics):
     return steps
 
 
+def files_state(folder, names):
+    """{name: comparable value} of all files below a folder of checkpoints, or of one."""
+    state = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path != folder / "controller.lock":
+            for part, value in checkpoint_file(path, names).items():
+                state[f"{path.relative_to(folder)}{part}"] = value
+    return state
+
+
+def last_checkpoint(run_dir):
+    """The same of a run's newest checkpoint alone, whatever the run's folder is called."""
+    steps = sorted((run_dir / "checkpoints").glob("step_*"), key=lambda path: int(path.name.split("_")[1]))
+    return {f"{steps[-1].name}/{name}": value for name, value in files_state(steps[-1], {str(run_dir): "RUN"}).items()} \
+        if steps else {}
+
+
 def state_of(run_dir):
     """{name: comparable value} of a run's folder."""
-    state = {}
-    checkpoints = run_dir / "checkpoints"
-    for path in sorted(checkpoints.rglob("*")):
-        if path.is_file() and path != checkpoints / "controller.lock":
-            for part, value in checkpoint_file(path, run_dir).items():
-                state[f"checkpoints/{path.relative_to(checkpoints)}{part}"] = value
+    checkpoints = files_state(run_dir / "checkpoints", {str(run_dir.parent): "CELL"})
+    state = {f"checkpoints/{name}": value for name, value in checkpoints.items()}
     metrics = run_dir / "metrics.jsonl"
     for step, values in steps_of(metrics.read_text(errors="replace") if metrics.exists() else "").items():
         for name, value in values.items():

@@ -98,8 +98,8 @@ struct Job {
     v1::WorkerId worker;
     worker.set_role(v1::ROLE_TRAINER);
     worker.set_incarnation(7);
-    stream = MakeGrpcSampleStream(*MakeChannel(controller_server->address()), worker,
-                                  testing::kPatience);
+    stream = MakeGrpcSampleStream([this] { return MakeChannel(controller_server->address()); },
+                                  worker, testing::kPatience);
     auto made = Trainer::Create(*options, stream.get(), nullptr);
     REQUIRE(made.ok());
     trainer = *std::move(made);
@@ -128,6 +128,26 @@ struct Job {
     return Call(&v1::TrainerService::Stub::Reset, request, &response);
   }
 };
+
+TEST_CASE("The stream of samples connects anew after a call that nobody answered",
+          "[trainer_service]") {
+  const TempDir dir;
+  const std::string address = "unix:" + (dir.path() / "c.sock").string();
+  int connections = 0;
+  const auto stream = MakeGrpcSampleStream(
+      [&] {
+        ++connections;
+        return MakeChannel(address);
+      },
+      v1::WorkerId(), testing::kPatience);
+  REQUIRE(absl::IsUnavailable(stream->Pull(1, 0).status()));
+  SampleController controller;
+  controller.samples = RandomSamples(3, 1);
+  const auto server = *RpcServer::Start(address, {&controller}, {});
+  REQUIRE(stream->Pull(1, 0)->size() == 3);
+  REQUIRE(stream->Pull(1, 0)->size() == 3);
+  REQUIRE(connections == 2);
+}
 
 TEST_CASE("A trainer that is starting is unavailable", "[trainer][service]") {
   Job job;

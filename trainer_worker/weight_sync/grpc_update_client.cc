@@ -38,7 +38,8 @@ absl::Status OfPartner(absl::Status status) {
 }
 
 absl::Status FromCall(const char* call, const grpc::Status& status) {
-  return OfPartner(Annotate(FromGrpcStatus(status), fmt::format("{} on the paired rollout", call)));
+  return OfPartner(
+      Annotate(FromServiceStatus(status), fmt::format("{} on the paired rollout", call)));
 }
 
 }  // namespace

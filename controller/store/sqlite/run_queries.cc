@@ -20,7 +20,7 @@ bool IsConstant(const std::string& column) { return column == "0" || column == "
 
 std::string UndoneName(const std::string& table) { return "undone_" + table; }
 
-// The bytes of texts that were read; bounds the memory of a page.
+// The bytes that were read; bounds the memory of a page.
 class PageBudget {
  public:
   PageBudget(int64_t records, int64_t bytes) : records_(records), bytes_(bytes) {}
@@ -164,33 +164,36 @@ absl::StatusOr<SqliteStatement> RunQueries::SelectOfStep(const std::string& tabl
   return select;
 }
 
-absl::Status RunQueries::AddHistograms(StepRecord& step) const {
+absl::Status RunQueries::AddHistograms(StepRecord& step, size_t* bytes) const {
   TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
                           SelectOfStep("histograms", {"name", "low", "high", "counts"}, step.step,
                                        step.undone_by, "name"));
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return absl::OkStatus();
+    *bytes += sizeof(Histogram);
     step.histograms[select.Text(0)] = {
         .low = select.Real(1), .high = select.Real(2), .counts = CountsFromJson(select.Text(3))};
   }
 }
 
-absl::Status RunQueries::AddUpdates(StepRecord& step) const {
+absl::Status RunQueries::AddUpdates(StepRecord& step, size_t* bytes) const {
   TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
                           SelectOfStep("updates", {"version", "samples", "tokens", "metrics"},
                                        step.step, step.undone_by, "ordinal"));
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return absl::OkStatus();
+    const std::string metrics = select.Text(3);
+    *bytes += sizeof(UpdateRecord) + metrics.size();
     step.updates.push_back({.version = select.Int(0),
                             .samples = select.Int(1),
                             .tokens = select.Int(2),
-                            .metrics = NumbersFromJson(select.Text(3))});
+                            .metrics = NumbersFromJson(metrics)});
   }
 }
 
-absl::Status RunQueries::AddSyncs(StepRecord& step) const {
+absl::Status RunQueries::AddSyncs(StepRecord& step, size_t* bytes) const {
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement select,
       SelectOfStep("syncs", {"time", "version", "rank", "bytes", "seconds", "digest", "checked"},
@@ -198,6 +201,7 @@ absl::Status RunQueries::AddSyncs(StepRecord& step) const {
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return absl::OkStatus();
+    *bytes += sizeof(SyncRecord);
     step.syncs.push_back({.time_us = select.Int(0),
                           .version = select.Int(1),
                           .rank = static_cast<int>(select.Int(2)),
@@ -208,7 +212,7 @@ absl::Status RunQueries::AddSyncs(StepRecord& step) const {
   }
 }
 
-absl::Status RunQueries::AddLoad(StepRecord& step) const {
+absl::Status RunQueries::AddLoad(StepRecord& step, size_t* bytes) const {
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement select,
       SelectOfStep("load",
@@ -218,6 +222,7 @@ absl::Status RunQueries::AddLoad(StepRecord& step) const {
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return absl::OkStatus();
+    *bytes += sizeof(LoadRecord);
     step.load.push_back({.time_us = select.Int(0),
                          .rank = static_cast<int>(select.Int(1)),
                          .load = {.queued = select.Int(2),
@@ -232,12 +237,12 @@ absl::Status RunQueries::AddLoad(StepRecord& step) const {
   }
 }
 
-absl::Status RunQueries::AddDetails(StepRecord& step) const {
+absl::Status RunQueries::AddDetails(StepRecord& step, size_t* bytes) const {
   if (!Has("histograms")) return absl::OkStatus();  // version 6 brought all of them
-  TANDEM_RETURN_IF_ERROR(AddHistograms(step));
-  TANDEM_RETURN_IF_ERROR(AddUpdates(step));
-  TANDEM_RETURN_IF_ERROR(AddSyncs(step));
-  return AddLoad(step);
+  TANDEM_RETURN_IF_ERROR(AddHistograms(step, bytes));
+  TANDEM_RETURN_IF_ERROR(AddUpdates(step, bytes));
+  TANDEM_RETURN_IF_ERROR(AddSyncs(step, bytes));
+  return AddLoad(step, bytes);
 }
 
 absl::StatusOr<std::vector<PhaseTime>> RunQueries::PhasesOf(const StepRecord& step,
@@ -291,7 +296,7 @@ absl::StatusOr<std::vector<StepRecord>> RunQueries::ListSteps(const StepQuery& q
     step.undone_by = select.Int(4);
     size_t bytes = select.Text(3).size();
     TANDEM_ASSIGN_OR_RETURN(step.phases, PhasesOf(step, query, &bytes));
-    if (query.details) TANDEM_RETURN_IF_ERROR(AddDetails(step));
+    if (query.details) TANDEM_RETURN_IF_ERROR(AddDetails(step, &bytes));
     budget.Spend(bytes);
     steps.push_back(std::move(step));
   }

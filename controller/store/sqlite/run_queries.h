@@ -43,12 +43,12 @@ class RunQueries {
   // Reads the named metrics of steps that are in ascending order, each as one range.
   absl::Status AddMetrics(const std::vector<std::string>& names,
                           std::vector<StepRecord>& steps) const;
-  // Reads what StepQuery::details asks for.
-  absl::Status AddDetails(StepRecord& step) const;
-  absl::Status AddHistograms(StepRecord& step) const;
-  absl::Status AddUpdates(StepRecord& step) const;
-  absl::Status AddSyncs(StepRecord& step) const;
-  absl::Status AddLoad(StepRecord& step) const;
+  // Reads what StepQuery::details asks for, and adds the bytes that it takes to `bytes`.
+  absl::Status AddDetails(StepRecord& step, size_t* bytes) const;
+  absl::Status AddHistograms(StepRecord& step, size_t* bytes) const;
+  absl::Status AddUpdates(StepRecord& step, size_t* bytes) const;
+  absl::Status AddSyncs(StepRecord& step, size_t* bytes) const;
+  absl::Status AddLoad(StepRecord& step, size_t* bytes) const;
   // The rows that a query asks for: " WHERE ...".
   std::string WhereOf(const SampleQuery& query) const;
   // Reads prompt and ground truth of a sample by `select`, of the table of prompts.

@@ -14,7 +14,12 @@ TEST_CASE("Status conversion keeps every code and message both ways", "[rpc]") {
     const grpc::Status wire = ToGrpcStatus(status);
     REQUIRE(static_cast<int>(wire.error_code()) == code);
     REQUIRE(wire.error_message() == "what went wrong");
-    REQUIRE(FromGrpcStatus(wire) == status);
+    for (const absl::Status& back : {FromGrpcStatus(wire), FromServiceStatus(wire)}) {
+      REQUIRE(back.code() == status.code());
+      REQUIRE(back.message() == status.message());
+      REQUIRE(AnsweredByWorker(back));
+      REQUIRE(Describe(back) == "what went wrong");  // of no worker
+    }
   }
   REQUIRE(ToGrpcStatus(absl::OkStatus()).ok());
   REQUIRE(FromGrpcStatus(grpc::Status::OK).ok());
@@ -61,6 +66,26 @@ TEST_CASE("Status conversion calls a worker whose device is lost a lost peer", "
   REQUIRE(absl::IsUnavailable(told));
   REQUIRE_FALSE(AnsweredByWorker(told));
   REQUIRE(told.message().find("cudaErrorIllegalAddress") != std::string::npos);
+}
+
+TEST_CASE("What gRPC makes of garbage is a broken connection to a service of the run", "[rpc]") {
+  for (const grpc::StatusCode code :
+       {grpc::StatusCode::UNKNOWN, grpc::StatusCode::INTERNAL, grpc::StatusCode::UNIMPLEMENTED,
+        grpc::StatusCode::RESOURCE_EXHAUSTED}) {
+    const grpc::Status garbage(code, "Received http2 header with status: 404");
+    const absl::Status broken = FromServiceStatus(garbage);
+    REQUIRE(absl::IsUnavailable(broken));
+    REQUIRE(broken.message().find("the connection broke; gRPC says ") == 0);
+    REQUIRE(broken.message().find("status: 404") != std::string::npos);
+    REQUIRE_FALSE(AnsweredByWorker(broken));
+    // Other servers may mean it.
+    REQUIRE_FALSE(absl::IsUnavailable(FromGrpcStatus(garbage)));
+  }
+  for (const grpc::StatusCode code :
+       {grpc::StatusCode::CANCELLED, grpc::StatusCode::DEADLINE_EXCEEDED,
+        grpc::StatusCode::PERMISSION_DENIED, grpc::StatusCode::UNAUTHENTICATED}) {
+    REQUIRE(FromServiceStatus({code, "no"}).code() == static_cast<absl::StatusCode>(code));
+  }
 }
 
 TEST_CASE("Status conversion calls a removed stream a lost peer", "[rpc]") {

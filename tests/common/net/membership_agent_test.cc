@@ -175,6 +175,18 @@ TEST_CASE("MembershipAgent ends when its rank was taken", "[cluster]") {
   REQUIRE(absl::IsAborted(f.End(**agent)));
 }
 
+TEST_CASE("MembershipAgent goes on when a heartbeat is answered with garbage", "[cluster]") {
+  Fixture f;
+  const auto agent = f.Join();
+  f.controller.Answer({.heartbeat = {grpc::StatusCode::UNIMPLEMENTED, "unknown method"}});
+  std::promise<absl::Status> end;
+  (*agent)->StartHeartbeats([] { return WorkerHealth(); },
+                            [&end](absl::Status status) { end.set_value(std::move(status)); });
+  testing::WaitUntil("heartbeats", [&] { return f.controller.beats().size() > 2; });
+  f.controller.Answer({.stop = true});
+  REQUIRE(end.get_future().get().ok());
+}
+
 TEST_CASE("MembershipAgent registers again with a controller that does not know it", "[cluster]") {
   Fixture f;
   const auto agent = f.Join();

@@ -129,6 +129,14 @@ TEST_CASE("gdpo normalises each key by itself, weighs, adds and whitens", "[adva
   // The second key wins where it weighs more, and where nothing is divided by the deviation.
   REQUIRE(Values(RunGroup("gdpo", group, {.component_weights = {0.5, 2}}))[0] < -0.5);
   REQUIRE(Values(RunGroup("gdpo", group, {.by_std = false}))[0] < -0.5);
+  // Weights that are not given are ones: whitening hides another common factor, unless the
+  // advantages are as small as its epsilon. Here they are +-5e-5, and their variance is 1e-8 / 3.
+  AdvantageGroup small = Scores({0, 0});
+  small[0].components = {1e-4f};
+  small[1].components = {0};
+  const double scale = 1 / std::sqrt(1e-8 / 3 + 1e-8);
+  REQUIRE(Values(RunGroup("gdpo", small, {.by_std = false}))[0] ==
+          Approx(5e-5 * scale).epsilon(1e-5));
   REQUIRE(
       absl::IsInvalidArgument(RunStep("gdpo", {group}, {.component_weights = {1, 1, 1}}).status()));
   group[1].components.pop_back();

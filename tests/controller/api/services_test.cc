@@ -440,6 +440,32 @@ TEST_CASE("TandemService drives a run over the API", "[services]") {
   REQUIRE(run.checkpoints->List().size() == 1);
 }
 
+TEST_CASE("A user's prompt has the run's max_tokens unless it says otherwise, and fits the model",
+          "[services]") {
+  testing::FakeRun run(1);
+  run.options.sampling.max_tokens = 8;
+  run.options.max_model_len = 10;
+  const ServedRun served(run);
+  using Stub = v1::TandemService::Stub;
+  const auto stub = v1::TandemService::NewStub(*MakeChannel(served.address));
+  std::thread loop([&] { run.control->OnEnded(run.loop->Run("")); });
+  const auto generate = [&](const std::string& prompt, int64_t max_tokens) {
+    v1::UserGenerateRequest request;
+    request.set_prompt(prompt);  // a token for each byte
+    if (max_tokens > 0) request.mutable_params()->set_max_tokens(max_tokens);
+    v1::UserGenerateResponse response;
+    return Call(*stub, &Stub::Generate, request, &response).error_code();
+  };
+  REQUIRE(generate("hi", 0) == grpc::StatusCode::OK);
+  REQUIRE(generate("hi!", 0) == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  REQUIRE(generate("hi!", 7) == grpc::StatusCode::OK);
+  REQUIRE(generate("hi!", 8) == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  REQUIRE(generate("12345678901", 1) == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  v1::StopResponse stopped;
+  REQUIRE(Call(*stub, &Stub::Stop, v1::StopRequest(), &stopped).ok());
+  loop.join();
+}
+
 TEST_CASE("A difference that a user's check finds is in the reply and ends the run", "[services]") {
   testing::FakeRun run(2, 3, {.when = CheckPolicy::When::kOff});
   run.check = {.version = 0,

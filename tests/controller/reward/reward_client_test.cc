@@ -5,9 +5,9 @@
 #include <catch2/catch.hpp>
 #include <grpcpp/grpcpp.h>
 
-#include "common/base/clock.h"
 #include "common/net/server.h"
 #include "tandem/v1/reward.grpc.pb.h"
+#include "tests/fakes/fake_clock.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 
@@ -35,13 +35,6 @@ class LengthService final : public v1::RewardService::Service {
   }
 };
 
-class NoSleepClock final : public Clock {
- public:
-  Instant Now() override { return Instant(); }
-  absl::Time WallNow() override { return absl::UnixEpoch(); }
-  void Sleep(absl::Duration) override {}
-};
-
 std::vector<RewardItem> Items(int count) {
   std::vector<RewardItem> items(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) items[static_cast<size_t>(i)].response = std::string(i % 7, 'x');
@@ -52,7 +45,7 @@ struct RewardClientFixture {
   LengthService service;
   std::unique_ptr<RpcServer> server =
       RpcServer::Start("127.0.0.1:0", {&service}, {.open_to_this_host = true}).value();
-  NoSleepClock clock;
+  testing::FakeClock clock;
   RewardClientOptions Options(int64_t retries) {
     RewardClientOptions options;
     options.address = server->address();
@@ -104,6 +97,29 @@ TEST_CASE("The remote reward gives up after its retries and says where", "[rewar
   REQUIRE(f.service.calls == 3);
   REQUIRE(std::string(status.message()).find(f.server->address()) != std::string::npos);
   REQUIRE(std::string(status.message()).find("3 attempt") != std::string::npos);
+}
+
+TEST_CASE("The remote reward waits twice as long before every further attempt, up to a bound",
+          "[reward][client]") {
+  RewardClientFixture f;
+  f.service.failures_left = 100;
+  RewardClientOptions options = f.Options(6);
+  options.longest_backoff = absl::Seconds(5);
+  const Instant begin = f.clock.Now();
+  REQUIRE_FALSE(MakeRemoteReward(options).value()->Score(Items(1)).ok());
+  REQUIRE(f.service.calls == 7);
+  REQUIRE(f.clock.Now() - begin == absl::Seconds(0.5 + 1 + 2 + 4 + 5 + 5));
+}
+
+TEST_CASE("A run that is interrupted does not wait for the remote reward", "[reward][client]") {
+  RewardClientFixture f;
+  f.service.failures_left = 100;
+  const auto reward = MakeRemoteReward(f.Options(100)).value();
+  const Instant begin = f.clock.Now();
+  reward->EndWhen([&] { return f.clock.Now() - begin >= absl::Seconds(2); });
+  REQUIRE(absl::IsCancelled(reward->Score(Items(1)).status()));
+  REQUIRE(f.service.calls == 3);  // after 0, 0.5 and 1.5 s
+  REQUIRE(f.clock.Now() - begin == absl::Seconds(2));
 }
 
 TEST_CASE("The remote reward refuses a reply of the wrong length", "[reward][client]") {

@@ -62,6 +62,38 @@ TEST_CASE("A connection that is away for a while does not spend the restart budg
   REQUIRE(run.clock.Now() >= back);
 }
 
+TEST_CASE("A connection that stays open and answers nothing is given up after one call",
+          "[train_loop][recovery]") {
+  struct Stalled {
+    const char *worker, *method;
+    WorkerKey key;
+    int begins_at;  // a number of optimizer steps
+    int resets;     // of the trainers
+  };
+  for (const Stalled& stalled :
+       {Stalled{"trainer 1", "ForwardBackward", {WorkerRole::kTrainer, 1}, 0, 2},
+        {"trainer 1", "SyncWeights", {WorkerRole::kTrainer, 1}, 1, 1},
+        {"rollout 1", "Generate", {WorkerRole::kRollout, 1}, 0, 1},
+        {"rollout 1", "Wake", {WorkerRole::kRollout, 1}, 1, 1}}) {
+    const std::string line = std::string(stalled.worker) + " " + stalled.method;
+    INFO(line);
+    testing::FakeRun run(2);
+    int unanswered = 0;
+    run.journal.OnCall(line, [&] {
+      if (run.journal.Count("trainer 0 OptimizerStep") < stalled.begins_at) return;
+      if (run.clients_made[stalled.key] > 1) return;
+      ++unanswered;
+      run.journal.FailNext(stalled.worker, stalled.method,
+                           absl::DeadlineExceededError("no answer within 10m"));
+    });
+    REQUIRE(run.Run().ok());
+    REQUIRE(unanswered == 1);
+    REQUIRE(run.clients_made[stalled.key] == 2);
+    REQUIRE(run.journal.Count("trainer 0 Reset") == stalled.resets);
+    REQUIRE(run.budget.spent() == 1);
+  }
+}
+
 TEST_CASE("A group of trainers that broke in a sync is made anew", "[train_loop][recovery]") {
   testing::FakeRun run(2);
   // As after a collective for which a rank came too late: all later ones fail until the reset.
@@ -73,6 +105,20 @@ TEST_CASE("A group of trainers that broke in a sync is made anew", "[train_loop]
   REQUIRE(run.Run().ok());
   REQUIRE(run.journal.Count("trainer 0 Reset") == 2);
   REQUIRE(run.budget.spent() <= 2);
+}
+
+TEST_CASE("Three deaths of a rollout in one sync cost no recovery", "[train_loop][recovery]") {
+  testing::FakeRun run(2);
+  int deaths = 0;
+  run.journal.OnCall("rollout 1 Wake", [&] {
+    if (run.journal.Count("trainer 0 OptimizerStep") != 1 || deaths == 3) return;
+    ++deaths;
+    run.DieAt({WorkerRole::kRollout, 1}, "Wake");
+  });
+  REQUIRE(run.Run().ok());
+  REQUIRE(deaths == 3);
+  REQUIRE(run.journal.Count("trainer 0 Reset") == 1);
+  REQUIRE(run.budget.spent() == 1);
 }
 
 TEST_CASE("Workers that die one after the other are replaced without a pause",

@@ -184,6 +184,22 @@ TEST_CASE("SampleStore takes log-probs back, again and again", "[samples]") {
   REQUIRE(absl::IsInvalidArgument(f.store->PutArray(1, kind, 1, {-1})));
 }
 
+TEST_CASE("SampleStore puts nothing behind the index of a step", "[samples]") {
+  SampleStoreFixture f;
+  REQUIRE(f.store->BeginStep(1).ok());
+  REQUIRE(f.store->Put(MakeStoredSample(1, 2), 7).ok());
+  REQUIRE(f.store->Flush("index").ok());
+  const auto path = f.dir.path() / "samples" / "step_000001.samples";
+  const auto bytes = std::filesystem::file_size(path);
+  const absl::Status late = f.store->PutArray(1, TokenArray::kTraining, 1, {-1.0f, -2.0f});
+  REQUIRE(absl::IsFailedPrecondition(late));
+  REQUIRE(f.store->Flush().ok());
+  REQUIRE(std::filesystem::file_size(path) == bytes);
+  REQUIRE(f.store->BeginStep(1).ok());
+  REQUIRE(f.store->Put(MakeStoredSample(1, 2), 7).ok());
+  REQUIRE(f.store->PutArray(1, TokenArray::kTraining, 1, {-1.0f, -2.0f}).ok());
+}
+
 TEST_CASE("SampleStore gives a sample its masks, weights and advantages token by token",
           "[samples]") {
   SampleStoreFixture f;

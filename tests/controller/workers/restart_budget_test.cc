@@ -32,6 +32,16 @@ TEST_CASE("A restart is spent once per incident, as often as the limit says", "[
   REQUIRE(budget.gave_up());
 }
 
+TEST_CASE("An incident covers four failures, and the fifth opens another", "[serving]") {
+  RestartBudget budget(2);
+  const absl::Status lost = absl::UnavailableError("trainer 0 is gone");
+  for (int failure = 1; failure <= 8; ++failure) {
+    REQUIRE(budget.Charge(WorkerRole::kTrainer, lost).ok());
+    REQUIRE(budget.spent() == (failure <= 4 ? 1 : 2));
+  }
+  REQUIRE(absl::IsInternal(budget.Charge(WorkerRole::kTrainer, lost)));
+}
+
 TEST_CASE("Restarts that are used up are not a lost peer to the exit code", "[serving]") {
   for (const int64_t limit : {0, 1}) {
     RestartBudget budget(limit);

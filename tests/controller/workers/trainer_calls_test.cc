@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/synchronization/notification.h>
 #include <catch2/catch.hpp>
 
 #include "tests/fakes/fake_run.h"
@@ -105,6 +106,27 @@ TEST_CASE("A rollout is blamed by the routes of the call, and no worker is witho
   REQUIRE(blame({.rollouts = {{0, 1}, {1, 0}}}) ==
           "rollout 1 (reported by trainer 0): socket closed; rollout 1 (lost");
   REQUIRE(blame({}) == "trainer 0: socket closed");
+}
+
+TEST_CASE("The rank that failed has its grace to say so, uncancelled", "[clients]") {
+  testing::FakeRun run(2);
+  absl::Notification cancelled;
+  run.on_cancel = [&] {
+    if (!cancelled.HasBeenNotified()) cancelled.Notify();
+  };
+  std::jthread failed;
+  const auto call = [&](TrainerClient&, int rank, Done<int> done) {
+    if (rank == 0) return done(Noticed());
+    failed = std::jthread([&cancelled, done = std::move(done)] {
+      // A cancellation, which is wrong, has this long to come.
+      (void)cancelled.WaitForNotificationWithTimeout(absl::Milliseconds(50));
+      done(absl::ResourceExhaustedError("no space left"));
+    });
+  };
+  const auto status =
+      CallAllTrainers<int>(run.pool, call, {.grace = std::chrono::minutes(10)}).status();
+  REQUIRE(status.message() == "trainer 1: no space left");
+  REQUIRE_FALSE(cancelled.HasBeenNotified());
 }
 
 TEST_CASE("A rank that never says why does not hold up the others", "[clients]") {

@@ -12,14 +12,14 @@ UNIT = ROOT / "deploy/systemd/tandem@.service"
 HAS_SYSTEMD = shutil.which("systemd-analyze") is not None
 
 
-def settings():
-    """{key: its values} of the service's section."""
+def settings(wanted="[Service]"):
+    """{key: its values} of a section."""
     found = collections.defaultdict(list)
     section = ""
     for line in UNIT.read_text().splitlines():
         if line.startswith("["):
             section = line
-        elif section == "[Service]" and line and not line.startswith("#"):
+        elif section == wanted and line and not line.startswith("#"):
             key, _, value = line.partition("=")
             found[key].append(value)
     return found
@@ -53,6 +53,13 @@ class UnitTest(unittest.TestCase):
         # Code that is compiled as it runs, GPUs, and sockets under /tmp that the launcher's processes share.
         for closed in ("MemoryDenyWriteExecute", "PrivateDevices", "PrivateNetwork", "PrivateUsers"):
             self.assertNotIn(closed, unit)
+
+    def test_drivers_whose_devices_are_opened_are_loaded_before(self):
+        unit = settings("[Unit]")
+        before = " ".join(unit["After"]).split()
+        for module in ("nvidia", "nvidia_uvm"):
+            self.assertIn(f"modprobe@{module}.service", unit["Wants"][0].split())
+            self.assertIn(f"modprobe@{module}.service", before)
 
     def test_the_rest_is_closed(self):
         unit = settings()

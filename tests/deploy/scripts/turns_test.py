@@ -53,10 +53,10 @@ class Repository(unittest.TestCase):
 
     def record(self):
         commit = self.git("rev-parse", "HEAD")
-        self.commit({"deploy/scripts/checked_since.txt": f"# head\n{commit}\n"})
+        self.commit({"deploy/scripts/checked_since.txt": f"# head\nthing {commit}\nother 1234\n"})
 
     def plan(self, names, turns, capacity, turn):
-        return at_turn(turn, lambda: ci_turns.plan(names, turns, capacity, self.root))
+        return at_turn(turn, lambda: ci_turns.plan("thing", names, turns, capacity, self.root))
 
 
 class PlanTest(Repository):
@@ -182,23 +182,24 @@ class PlanTest(Repository):
         with tempfile.NamedTemporaryFile() as notes, \
                 unittest.mock.patch.dict(os.environ, TANDEM_CI_NOTES=notes.name), \
                 unittest.mock.patch("sys.stdout", io.StringIO()):
-            plan.say("thing")
+            plan.say()
             told = pathlib.Path(notes.name).read_text()
         self.assertIn(f"thing: turn 4 of 10, as TANDEM_CI_TURN has it: {len(share)} files; "
                       f"{200 - len(share)} not looked at", told)
         self.assertIn("more than the seconds of this section hold", told)
 
     def test_without_the_recorded_commit_turns_go_on(self):
-        self.commit({"deploy/scripts/checked_since.txt": "1234567890123456789012345678901234567890\n"})
+        self.commit({"deploy/scripts/checked_since.txt": "thing 1234567890123456789012345678901234567890\n"})
         found = [name for turn in range(10) for name in self.plan(self.NAMES, 10, 40, turn).due]
         self.assertEqual(sorted(found), sorted(self.NAMES))
 
 
 class RecordTest(unittest.TestCase):
-    def test_the_recorded_commit_is_a_whole_hash(self):
-        text = (ROOT / "deploy/scripts/checked_since.txt").read_text()
-        (line,) = [line for line in text.splitlines() if not line.startswith("#")]
-        self.assertRegex(line, r"^[0-9a-f]{40}$")
+    def test_each_check_has_a_whole_hash(self):
+        recorded = ci_turns.recorded_commits()
+        self.assertEqual(set(recorded), {"clang-tidy", "includes", "sanitizers"})
+        for commit in recorded.values():
+            self.assertRegex(commit, r"^[0-9a-f]{40}$")
 
 
 class IncludesTest(Repository):

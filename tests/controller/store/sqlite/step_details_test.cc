@@ -96,6 +96,24 @@ TEST_CASE("Updates, syncs and load of a step are read on request, and undone wit
   check(store->ListSteps({.undone = true, .details = true}).value().at(0));
 }
 
+TEST_CASE("The details of a step count towards a page of steps", "[store]") {
+  const testing::TempDir dir;
+  auto store = SqliteRunStore::Open(DatabaseIn(dir)).value();
+  for (const int64_t step : {1, 2, 3}) {
+    StepRecord record{.step = step};
+    for (int rank = 0; rank < 100; ++rank) record.load.push_back({.time_us = step, .rank = rank});
+    REQUIRE(store->RecordStep(record).ok());
+  }
+  const StepQuery plain{.max_bytes = 100 * sizeof(LoadRecord)};
+  REQUIRE(store->ListSteps(plain).value().size() == 3);
+  StepQuery detailed = plain;
+  detailed.details = true;
+  const auto page = store->ListSteps(detailed).value();
+  REQUIRE(page.size() == 1);
+  REQUIRE(page[0].step == 3);
+  REQUIRE(page[0].load.size() == 100);
+}
+
 TEST_CASE("A prompt is stored once for all its samples, steps and validations", "[store]") {
   const testing::TempDir dir;
   auto store = SqliteRunStore::Open(DatabaseIn(dir)).value();

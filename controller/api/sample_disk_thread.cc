@@ -1,12 +1,12 @@
-#include "controller/api/sample_reads.h"
+#include "controller/api/sample_disk_thread.h"
 
 #include <utility>
 
 namespace tandem {
 
-SampleReads::SampleReads() : thread_("sample reads", [this] { RunAll(); }) {}
+SampleDiskThread::SampleDiskThread() : thread_("sample disk", [this] { RunAll(); }) {}
 
-SampleReads::~SampleReads() {
+SampleDiskThread::~SampleDiskThread() {
   {
     const MutexLock lock(tasks_mutex_);
     ending_ = true;
@@ -15,13 +15,13 @@ SampleReads::~SampleReads() {
   thread_.Join();
 }
 
-void SampleReads::Post(std::function<void()> task) {
+void SampleDiskThread::Post(std::function<void()> task) {
   const MutexLock lock(tasks_mutex_);
   tasks_.push_back(std::move(task));
   changed_.NotifyAll();
 }
 
-void SampleReads::RunAll() {
+void SampleDiskThread::RunAll() {
   while (true) {
     std::function<void()> task;
     {

@@ -14,10 +14,10 @@ namespace tandem {
 
 // Runs tasks in the order in which they come. Thread-safe. The destructor waits for those that
 // have.
-class SampleReads {
+class SampleDiskThread {
  public:
-  SampleReads();
-  ~SampleReads();
+  SampleDiskThread();
+  ~SampleDiskThread();
 
   void Post(std::function<void()> task);
 
