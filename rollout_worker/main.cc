@@ -8,6 +8,7 @@
 #include "common/base/build_info.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/config/config.h"
 #include "common/device/device_memory.h"
 #include "common/net/membership_agent.h"
 #include "common/net/protocol.h"
@@ -62,8 +63,8 @@ absl::Status Serve(const WorkerFlags& flags,
                           Tokenizer::Load(registration.config().model().path()));
   TANDEM_ASSIGN_OR_RETURN(EngineOptions options,
                           MakeEngineOptions(registration, flags.rank, address, tokenizer));
-  const auto pairs = static_cast<int>(registration.config().cluster().rollouts());
-  options.cores = ComputeCores(flags.rank, pairs, options.threads);
+  const int rollouts = TopologyOf(registration.config()).rollouts;
+  options.cores = ComputeCores(flags.rank, rollouts, options.threads);
   TANDEM_ASSIGN_OR_RETURN(options.backend,
                           MakeBackend({.device = registration.config().trainer().device(),
                                        .place = flags.device,

@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-// The path of the Unix socket through which the paired trainer passes its slots. The socket is in
+// The path of the Unix socket through which a trainer passes its slots. The socket is in
 // the directory of `listen` if that is a Unix socket, else in the run directory, or in the system's
 // temporary directory if that path is too long for a socket.
 std::string PairSocketPath(const std::string& listen, const std::string& run_dir, int rank);

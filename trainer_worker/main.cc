@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
+#include "common/config/config.h"
 #include "common/device/device_memory.h"
 #include "common/net/channel.h"
 #include "common/net/membership_agent.h"
@@ -96,8 +97,8 @@ absl::Status MakeWorker(const WorkerFlags& flags,
   const bool gpu = registration.config().trainer().device() == "cuda";
   TANDEM_ASSIGN_OR_RETURN(TrainerOptions options,
                           MakeTrainerOptions(registration, flags.rank, gpu ? device_bytes : 0));
-  const auto pairs = static_cast<int>(registration.config().cluster().trainers());
-  options.cores = worker->cores = ComputeCores(flags.rank, pairs, options.threads);
+  const int trainers = TopologyOf(registration.config()).trainers;
+  options.cores = worker->cores = ComputeCores(flags.rank, trainers, options.threads);
   TANDEM_ASSIGN_OR_RETURN(options.backend,
                           MakeBackend({.device = registration.config().trainer().device(),
                                        .place = flags.device,

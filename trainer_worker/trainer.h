@@ -146,7 +146,7 @@ struct CommandName {
   std::optional<int64_t> version;  // the weight version that the command needs
 };
 
-// The connection to the paired rollout, for syncs and checks.
+// The connection to a rollout that it publishes to, for a sync or a check.
 struct RolloutLink {
   std::unique_ptr<UpdateClient> updates;
   WeightReader* reader = nullptr;  // points into `updates`

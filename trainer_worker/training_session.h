@@ -52,7 +52,7 @@ struct SessionOptions {
 enum class LogProbPolicy {
   kCurrent,    // the current weights, on a step's samples
   kReference,  // the frozen policy, on a step's samples
-  kProbe,      // the current weights, on the probe samples of the paired rollout
+  kProbe,      // the current weights, on the probe samples of its rollouts
   kCompared,   // the current weights, on a step's samples, to compare with the rollout
 };
 

@@ -97,10 +97,11 @@ absl::StatusOr<SessionOptions> MakeSessionOptions(const v1::RegisterResponse& re
   const v1::FsdpConfig& fsdp = config.actor().fsdp_config();
   TANDEM_ASSIGN_OR_RETURN(session.reshard, ParseReshard(fsdp.reshard_after_forward()));
   session.prefetch = fsdp.forward_prefetch();
-  const auto pairs = static_cast<int>(std::max<int64_t>(1, config.cluster().trainers()));
-  session.device_bytes = gpu_bytes > 0 ? gpu_bytes : CpuDeviceMemoryBytes(pairs);
-  session.kept_bytes =
-      TrainerKeptBytes(session.device_bytes, config.rollout().gpu_memory_utilization());
+  const Topology topology = TopologyOf(config);
+  session.device_bytes = gpu_bytes > 0 ? gpu_bytes : CpuDeviceMemoryBytes(topology.devices());
+  // Apart no rollout needs a share of the device.
+  session.kept_bytes = TrainerKeptBytes(
+      session.device_bytes, topology.apart ? 0 : config.rollout().gpu_memory_utilization());
   session.offload_dir = config.cluster().run_dir();
   session.offload_master = config.actor().fsdp_config().param_offload();
   session.offload_reference = config.ref().offload();

@@ -43,17 +43,6 @@ void CheckFileNames(const v1::Data& data, ConfigProblems& problems) {
   check("data.val_files", data.val_files());
 }
 
-void CheckPairs(const v1::Cluster& c, ConfigProblems& problems) {
-  const bool more_trainers = c.trainers() > c.rollouts();
-  problems.Require(
-      c.trainers() == c.rollouts(), {"cluster.trainers", "cluster.rollouts"},
-      fmt::format("cluster.trainers is {} and cluster.rollouts is {}: {} rank {} has no partner "
-                  "{} rank {}; make the two equal",
-                  c.trainers(), c.rollouts(), more_trainers ? "trainer" : "rollout",
-                  std::min(c.trainers(), c.rollouts()), more_trainers ? "rollout" : "trainer",
-                  std::min(c.trainers(), c.rollouts())));
-}
-
 void CheckLengths(const v1::Config& c, ConfigProblems& problems) {
   const int64_t longest = c.data().max_prompt_length() + c.data().max_response_length();
   problems.Require(c.rollout().max_model_len() >= longest,
@@ -211,7 +200,6 @@ void CheckListen(const std::string& listen, ConfigProblems& problems) {
 }
 
 void CheckCluster(const v1::Cluster& c, ConfigProblems& problems) {
-  CheckPairs(c, problems);
   const int files = !c.tls().cert().empty() + !c.tls().key().empty() + !c.tls().ca().empty();
   problems.Require(files == 0 || files == 3,
                    {"cluster.tls.cert", "cluster.tls.key", "cluster.tls.ca"},
@@ -301,6 +289,7 @@ absl::Status CheckConfigValues(LoadedConfig& loaded, std::span<const ConfigCheck
   CheckLora(config, problems);
   CheckPartialRollout(config, problems);
   CheckCluster(config.cluster(), problems);
+  CheckPlacement(config, problems);
   if (config.trainer().save_freq() < 0) {
     problems.Notice(
         "trainer.save_freq",

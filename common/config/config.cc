@@ -207,14 +207,6 @@ class CanonicalSettings {
                 const std::string& key,
                 const YAML::Node& value,
                 const std::string& place) {
-    for (const std::string_view part : VerlSplitKey(key)) {
-      settings_.push_back({.source = source_,
-                           .place = place,
-                           .spelled = spelled,
-                           .spec = FindKey(std::string(part)),
-                           .value = value});
-    }
-    if (!VerlSplitKey(key).empty()) return;
     if (const KeySpec* object = JsonAbove(key); object != nullptr) {
       settings_.push_back({.source = source_,
                            .place = place,

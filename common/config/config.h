@@ -15,6 +15,7 @@
 #include "common/rollout_correction/rollout_correction.h"
 #include "common/types/batch_limits.h"
 #include "common/types/lora_options.h"
+#include "common/types/topology.h"
 
 namespace tandem::v1 {
 class Config;
@@ -80,6 +81,14 @@ RolloutCorrectionOptions RolloutCorrectionOf(const v1::Config& config);
 
 // model.lora, for MakeLoraSpec.
 LoraOptions LoraOptionsOf(const v1::Config& config);
+
+// The workers that the run has, and their devices.
+Topology TopologyOf(const v1::Config& config);
+
+// cluster.compute_threads, or the part of `cores` for a worker of a role with `workers` workers: at
+// least 1. Trainers and rollouts take turns, and so share all cores, unless rollouts with devices
+// of their own generate while the trainers train.
+int ComputeThreadsOf(const v1::Config& config, int workers, int64_t cores);
 
 // Bytes of one weight-sync slot: weight_sync.bucket_mb, with "auto" chosen by the device.
 int64_t BucketBytes(const v1::Config& config, bool cuda);

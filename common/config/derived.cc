@@ -41,11 +41,39 @@ void FillPaths(v1::Config* config) {
     cluster.set_listen("unix:" + cluster.run_dir() + "/controller.sock");
 }
 
+// Totals of workers that were not given, and what follows from rollouts with own devices.
+void FillPlacement(v1::Config* config, const ConfigOrigins& given) {
+  v1::Cluster& cluster = *config->mutable_cluster();
+  const v1::Trainer& trainer = config->trainer();
+  const v1::Rollout& rollout = config->rollout();
+  const auto product = [](int64_t nodes, int64_t per_node) {
+    return std::max<int64_t>(1, nodes) * per_node;
+  };
+  if (trainer.n_gpus_per_node() > 0 && !given.contains("cluster.trainers")) {
+    cluster.set_trainers(product(trainer.nnodes(), trainer.n_gpus_per_node()));
+  }
+  if (!given.contains("cluster.rollouts")) {
+    if (rollout.n_gpus_per_node() > 0) {
+      cluster.set_rollouts(product(rollout.nnodes(), rollout.n_gpus_per_node()));
+    } else if (cluster.hybrid_engine()) {
+      cluster.set_rollouts(cluster.trainers());
+    }
+  }
+  if (cluster.hybrid_engine()) return;
+  if (rollout.free_cache_engine() == "auto") {
+    config->mutable_rollout()->set_free_cache_engine("false");
+  }
+  if (config->weight_sync().transport() == "auto") {
+    config->mutable_weight_sync()->set_transport("shm");
+  }
+}
+
 }  // namespace
 
 void ResolveConfig(v1::Config* config, const ConfigOrigins& given) {
   FillLists(config, given);
   FillPaths(config);
+  FillPlacement(config, given);
   v1::Actor& actor = *config->mutable_actor();
   if (actor.ppo_mini_batch_size() == 0) {
     actor.set_ppo_mini_batch_size(config->data().train_batch_size());
@@ -164,7 +192,8 @@ BatchLimits ProbeLimits(const v1::Config& config) {
   const std::vector<int64_t> sequences = ProbeSequences(ProbeTokens(config));
   BatchLimits limits;
   limits.micro_batch_tokens = config.actor().ppo_max_token_len_per_gpu();
-  limits.samples = limits.groups = std::ssize(sequences);
+  limits.samples = limits.groups =
+      std::ssize(sequences) * TopologyOf(config).MostRolloutsOfATrainer();
   limits.sequence_tokens = sequences.back();  // the longest
   limits.response_tokens = std::min(kProbeResponseTokens, sequences.front() - 1);
   limits.prompt_tokens = limits.sequence_tokens - limits.response_tokens;

@@ -64,10 +64,6 @@ Treatment OfKey(const std::string& verls) {
     }
     return {Treatment::kMapped, fmt::format("`{}`", spec->key), why};
   }
-  if (const auto parts = VerlSplitKey(key); !parts.empty()) {
-    return {Treatment::kMapped, fmt::format("`{}`", fmt::join(parts, "` and `")),
-            "both are set to it"};
-  }
   const VerlRule* rule = FindVerlRule(key);
   return rule == nullptr ? Treatment{} : OfRule(*rule);
 }

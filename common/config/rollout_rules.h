@@ -16,10 +16,11 @@ int64_t PartialCap(const v1::Config& config);
 // Whether any key asks for partial rollout.
 bool PartialEnabled(const v1::Config& config);
 
-// Checks rollout.partial, model.lora and algorithm.rollout_correction, each with the keys that it
-// depends on.
+// Checks rollout.partial, model.lora, algorithm.rollout_correction, and the numbers and places of
+// workers, each with the keys that it depends on.
 void CheckPartialRollout(const v1::Config& config, ConfigProblems& problems);
 void CheckLora(const v1::Config& config, ConfigProblems& problems);
 void CheckRolloutCorrection(const v1::Config& config, ConfigProblems& problems);
+void CheckPlacement(const v1::Config& config, ConfigProblems& problems);
 
 }  // namespace tandem

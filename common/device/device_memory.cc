@@ -116,7 +116,7 @@ int64_t AvailableMemoryBytes() {
   return available;
 }
 
-int64_t CpuDeviceMemoryBytes(int pairs) { return MemoryLimitBytes() / std::max(1, pairs); }
+int64_t CpuDeviceMemoryBytes(int devices) { return MemoryLimitBytes() / std::max(1, devices); }
 
 void InjectBitFlip(Device* device, const char* point, void* byte) {
   if (!FaultFlips(point)) return;

@@ -22,8 +22,8 @@ void ResetProcessPeak();
 int64_t MemoryLimitBytes();
 // The bytes below that limit that can still be allocated.
 int64_t AvailableMemoryBytes();
-// Memory of one CPU device: the limit divided by the pairs that share the host.
-int64_t CpuDeviceMemoryBytes(int pairs);
+// Memory of one CPU device: the limit divided by the devices that share the host.
+int64_t CpuDeviceMemoryBytes(int devices);
 
 // Simulates a byte of a device's memory that changes by itself, if TANDEM_FAULT asks for it
 // (common/process/fault_injection.h). Flips the lowest bit of the byte at `byte`, which `device`

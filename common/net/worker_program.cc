@@ -40,11 +40,13 @@ int ParseWorkerFlags(
   std::string given_role = role;
   app.add_option("--controller", flags->controller, "address of the controller")->required();
   app.add_option("--role", given_role, "must be " + role)->check(CLI::IsMember({role}));
-  app.add_option("--rank", flags->rank, "rank, equal to its partner's")
+  app.add_option("--rank", flags->rank, "rank, among the workers of its role")
       ->required()
       ->check(CLI::Range(0, kMaxRank));
-  app.add_option("--device", flags->device,
-                 "cpu:<number> or cuda:<number>, equal to its partner's; default: cpu:<rank>")
+  app.add_option(
+         "--device", flags->device,
+         "cpu:<number> or cuda:<number>; the same for a trainer and a rollout that share it "
+         "(cluster.hybrid_engine); default: cpu:<rank>")
       ->check(IsDevice);
   app.add_option("--listen", flags->listen,
                  "unix:/path or host:port; default: in the folder of the controller's socket");

@@ -45,24 +45,21 @@ std::vector<int> AllowedCores() {
   return {0};
 }
 
-std::vector<int> SelectPairCores(const std::vector<int>& allowed,
-                                 int pair,
-                                 int pairs,
-                                 int threads) {
+std::vector<int> SelectCores(const std::vector<int>& allowed, int rank, int workers, int threads) {
   const auto all = static_cast<int64_t>(allowed.size());
-  if (pair < 0 || pair >= pairs || threads < 1 || int64_t{pairs} * threads > all) return {};
-  const auto first = allowed.begin() + int64_t{pair} * threads;
+  if (rank < 0 || rank >= workers || threads < 1 || int64_t{workers} * threads > all) return {};
+  const auto first = allowed.begin() + int64_t{rank} * threads;
   return {first, first + threads};
 }
 
-std::vector<int> ComputeCores(int pair, int pairs, int threads) {
+std::vector<int> ComputeCores(int rank, int workers, int threads) {
   const char* setting = std::getenv("TANDEM_PIN_THREADS");
   const std::string pin = setting == nullptr ? "" : setting;
   if (pin != "" && pin != "0" && pin != "1") {
     LogWarn("TANDEM_PIN_THREADS is \"{}\", expected 0 or 1: threads are not pinned", pin);
   }
   if (pin != "1") return {};
-  return SelectPairCores(AllowedCores(), pair, pairs, threads);
+  return SelectCores(AllowedCores(), rank, workers, threads);
 }
 
 std::string PinningText(const std::vector<int>& cores) {

@@ -1,4 +1,4 @@
-// The cores that this process may use, and the pinning of a pair's compute threads to them.
+// The cores that this process may use, and the pinning of a worker's compute threads to them.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@ namespace tandem {
 // taskset and Slurm limit them. Never empty.
 std::vector<int> AllowedCores();
 
-// Returns the cores of pair `pair` of `pairs` with `threads` compute threads each: neighbours in
-// `allowed`, disjoint between pairs. Empty if `allowed` has fewer than pairs x threads. Trainer and
-// rollout of a pair share their cores, because they take turns.
-std::vector<int> SelectPairCores(const std::vector<int>& allowed, int pair, int pairs, int threads);
+// Returns the cores of the worker of `rank` among the `workers` of its role, with `threads` compute
+// threads each: neighbours in `allowed`, disjoint between ranks. Empty if `allowed` has fewer than
+// workers x threads. Trainers and rollouts share cores, because they take turns.
+std::vector<int> SelectCores(const std::vector<int>& allowed, int rank, int workers, int threads);
 
-// SelectPairCores for this process if its environment says TANDEM_PIN_THREADS=1, else empty
+// SelectCores for this process if its environment says TANDEM_PIN_THREADS=1, else empty
 // (docs/adr/0010).
-std::vector<int> ComputeCores(int pair, int pairs, int threads);
+std::vector<int> ComputeCores(int rank, int workers, int threads);
 
 // "pinned to cores 2, 3" or "not pinned", for the log.
 std::string PinningText(const std::vector<int>& cores);

@@ -150,6 +150,8 @@ grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* 
   }
   *response = welcome_;
   response->set_incarnation(*incarnation);
+  response->set_compute_threads(request->role() == v1::ROLE_TRAINER ? threads_.trainer
+                                                                    : threads_.rollout);
   holders_.Write(registry_, [reactor] { reactor->Finish(grpc::Status::OK); });
   return reactor;
 }

@@ -19,19 +19,22 @@ namespace tandem {
 
 class ClusterService final : public v1::ClusterService::CallbackService {
  public:
-  // `welcome` is the response to a registration, without the incarnation; `project` the one whose
-  // workers may call over TLS (ServedProject). The references must outlive the service.
+  // `welcome` is the response to a registration, without the incarnation and the number of threads;
+  // `project` the one whose workers may call over TLS (ServedProject). The references must outlive
+  // the service.
   ClusterService(WorkerRegistry& registry,
                  RankHolders& holders,
                  SampleStore& samples,
                  ParityProbe& probe,
                  v1::RegisterResponse welcome,
+                 ThreadsByRole threads,
                  std::string project)
       : registry_(registry),
         holders_(holders),
         samples_(samples),
         probe_(probe),
         welcome_(std::move(welcome)),
+        threads_(threads),
         project_(std::move(project)) {}
 
   // From now on the responses to heartbeats ask the workers to stop.
@@ -71,6 +74,7 @@ class ClusterService final : public v1::ClusterService::CallbackService {
   SampleStore& samples_;
   ParityProbe& probe_;
   const v1::RegisterResponse welcome_;
+  const ThreadsByRole threads_;
   const std::string project_;
   std::atomic<bool> stopping_ = false;
   SampleDiskThread disk_;

@@ -1,5 +1,6 @@
 #include "controller/assembly/dry_run.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +16,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/config/config.h"
 #include "common/device/device_memory.h"
 #include "common/process/cores.h"
 #include "common/process/directory_lock.h"
@@ -54,17 +56,20 @@ int64_t GpuFiles() {
 
 // Reports the devices as far as they are known without initializing them.
 void TellDevices(const v1::Config& config, ProgressSink& progress) {
-  const int64_t pairs = config.cluster().trainers();
+  const Topology topology = TopologyOf(config);
   if (PlansForGpu(config)) {
     const int64_t gpus = GpuFiles();
-    progress.OnMessage(fmt::format("{}devices: {} GPU(s) in /dev for {} pair(s)",
-                                   gpus < pairs ? "warning: " : "", gpus, pairs));
+    progress.OnMessage(fmt::format("{}devices: {} GPU(s) in /dev for {}",
+                                   gpus < topology.devices() ? "warning: " : "", gpus,
+                                   topology.Text()));
     return;
   }
   const auto cores = std::ssize(AllowedCores());
-  progress.OnMessage(fmt::format("{}devices: the CPU, {} core(s) for {} pair(s) of {} thread(s)",
-                                 ComputeThreads(config) > cores ? "warning: " : "", cores, pairs,
-                                 ComputeThreads(config)));
+  const ThreadsByRole threads = ComputeThreads(config);
+  progress.OnMessage(
+      fmt::format("{}devices: the CPU, {} core(s) for {}; {} thread(s) a trainer, {} a rollout",
+                  std::max(threads.trainer, threads.rollout) > cores ? "warning: " : "", cores,
+                  topology.Text(), threads.trainer, threads.rollout));
 }
 
 absl::Status CheckRunDir(const v1::Config& config) {
@@ -102,8 +107,8 @@ absl::StatusOr<CheckedInputs> CheckInputsAndPlan(const v1::Config& config, Progr
     progress.OnMessage(
         "memory: planned at the launch, when the GPUs are known; now: tandemctl plan");
   } else {
-    const auto pairs = static_cast<int>(config.cluster().trainers());
-    TANDEM_ASSIGN_OR_RETURN(plan, PlanRun(inputs.spec, config, CpuDeviceMemoryBytes(pairs),
+    const int devices = TopologyOf(config).devices();
+    TANDEM_ASSIGN_OR_RETURN(plan, PlanRun(inputs.spec, config, CpuDeviceMemoryBytes(devices),
                                           ExistingPart(config.cluster().run_dir()), progress));
   }
   TellDevices(config, progress);

@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/config/config.h"
 #include "common/device/device_memory.h"
 #include "common/net/call_observer.h"
 #include "common/net/protocol.h"
@@ -43,7 +44,6 @@ v1::RegisterResponse MakeWelcome(const v1::Config& config, const Tokenizer& toke
   welcome.set_run_dir(config.cluster().run_dir());
   welcome.set_vocab_limit(tokenizer.vocab_size());
   welcome.set_tokenizer_digest(tokenizer.digest());
-  welcome.set_compute_threads(ComputeThreads(config));
   for (const int32_t id : tokenizer.eos_token_ids()) welcome.add_stop_token_ids(id);
   return welcome;
 }
@@ -122,16 +122,13 @@ RunCore::RunCore(const AssemblyOptions& options,
           WithLoadLog(MakeRegistryOptions(*config_, inputs_.tokenizer->digest(), options.build),
                       load_),
           RealClock()),
-      pool_(registry_,
-            GrpcClients(*config_, stores_.blackbox),
-            static_cast<int>(config_->cluster().trainers()),
-            RealClock()),
+      pool_(registry_, GrpcClients(*config_, stores_.blackbox), TopologyOf(*config_), RealClock()),
       shown_(MakeShownProgress(*config_, log_json_)),
       events_(*stores_.records, stores_.blackbox.get(), RealClock()),
       progress_({shown_.get(), &events_}),
       budget_(config_->cluster().max_restarts(),
               absl::Seconds(config_->cluster().restart_window_seconds())),
-      placement_(std::make_unique<ColocatedPlacement>(pool_.pairs(), options_)),
+      placement_(MakePlacement(TopologyOf(*config_), options_)),
       weights_(pool_,
                placement_->Routes(),
                MakeWeightCheckFiles(*config_),
@@ -198,7 +195,8 @@ absl::Status RunCore::MakePlan(int64_t device_bytes) {
 }
 
 absl::Status RunCore::PlanAhead() {
-  return PlansForGpu(*config_) ? absl::OkStatus() : MakePlan(CpuDeviceMemoryBytes(pool_.pairs()));
+  return PlansForGpu(*config_) ? absl::OkStatus()
+                               : MakePlan(CpuDeviceMemoryBytes(TopologyOf(*config_).devices()));
 }
 
 absl::Status RunCore::PlanForGpus(TandemService& api) {
@@ -211,12 +209,14 @@ absl::Status RunCore::PlanForGpus(TandemService& api) {
 }
 
 void RunCore::TellListening(const std::string& address) {
-  LogInfo("listening on {}, {} compute threads a worker", address, ComputeThreads(*config_));
-  if (const auto cores = std::ssize(AllowedCores()); ComputeThreads(*config_) > cores) {
+  const ThreadsByRole threads = ComputeThreads(*config_);
+  LogInfo("listening on {}, {} compute threads a trainer, {} a rollout", address, threads.trainer,
+          threads.rollout);
+  if (const auto cores = std::ssize(AllowedCores()); threads.trainer > cores) {
     progress_.OnMessage(
         fmt::format("warning: cluster.compute_threads={} on {} cores: more threads than cores; 0 "
                     "chooses a number",
-                    ComputeThreads(*config_), cores));
+                    threads.trainer, cores));
   }
 }
 
@@ -229,7 +229,7 @@ absl::Status RunCore::Serve(const StepContext& context,
   registry_.Reserve(holders.Read());
   ClusterService cluster(registry_, holders, *stores_.samples, probe_,
                          MakeWelcome(ConfigForWorkers(*config_, options_), *inputs_.tokenizer),
-                         project);
+                         ComputeThreads(*config_), project);
   TandemService api({.control = control_,
                      .position = position,
                      .run = context,

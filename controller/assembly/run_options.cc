@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/base/status.h"
+#include "common/config/config.h"
 #include "common/config/rollout_rules.h"
 #include "common/net/protocol.h"
 #include "common/process/files/run_token.h"
@@ -165,8 +166,7 @@ absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t 
 RegistryOptions MakeRegistryOptions(const v1::Config& config,
                                     const std::string& tokenizer_digest,
                                     const BuildInfo& build) {
-  return {.trainers = static_cast<int>(config.cluster().trainers()),
-          .rollouts = static_cast<int>(config.cluster().rollouts()),
+  return {.topology = TopologyOf(config),
           .heartbeat_timeout = absl::Seconds(config.cluster().heartbeat_timeout_seconds()),
           .progress_limit = absl::Seconds(config.cluster().progress_timeout_seconds() +
                                           config.cluster().heartbeat_timeout_seconds()),
@@ -183,7 +183,7 @@ RegistryOptions MakeRegistryOptions(const v1::Config& config,
 }
 
 ParityProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit) {
-  return {.pairs = static_cast<int>(config.cluster().trainers()),
+  return {.topology = TopologyOf(config),
           .vocab_limit = vocab_limit,
           .temperature = static_cast<float>(config.rollout().temperature()),
           .max_tokens = ProbeTokens(config)};

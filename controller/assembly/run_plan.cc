@@ -30,7 +30,8 @@ absl::StatusOr<MemoryPlan> PlanRun(const ModelSpec& spec,
                     lora.rank, lora.alpha, lora.targets.size(), lora.parameters(),
                     spec.parameters() + lora.parameters()));
   }
-  progress.OnMessage("memory plan of a pair: " + MemoryPlanSummary(plan));
+  progress.OnMessage(fmt::format("memory plan of {}: {}", plan.apart ? "a device" : "a pair",
+                                 MemoryPlanSummary(plan)));
   if (!plan.fits()) {
     const PlanTarget target = PlansForGpu(config) ? PlanTarget::kGpu : PlanTarget::kHostShare;
     const PlanAdvices advices = AdviseOnMemory(spec, config, device_bytes, target);
@@ -68,16 +69,16 @@ int64_t OffloadedBytes(const MemoryPlan& plan) {
 }
 
 absl::Status CheckOffloadSpace(const MemoryPlan& plan,
-                               int64_t pairs,
+                               int64_t trainers,
                                const std::string& directory,
                                std::optional<int64_t> free_bytes) {
-  const int64_t bytes = pairs * OffloadedBytes(plan);
+  const int64_t bytes = trainers * OffloadedBytes(plan);
   if (!free_bytes || bytes <= *free_bytes) return absl::OkStatus();
   return MakeStatus(absl::StatusCode::kResourceExhausted,
                     "offloaded memory of {} trainers takes {} bytes ({} MiB) of files in {}, where "
                     "{} bytes ({} MiB) are free: make room there, choose another cluster.run_dir, "
                     "or offload less",
-                    pairs, bytes, bytes >> 20, directory, *free_bytes, *free_bytes >> 20);
+                    trainers, bytes, bytes >> 20, directory, *free_bytes, *free_bytes >> 20);
 }
 
 }  // namespace tandem

@@ -34,14 +34,14 @@ absl::StatusOr<int64_t> AwaitGpuBytes(WorkerPool& pool,
                                       absl::Duration timeout,
                                       const std::function<bool()>& interrupted);
 
-// The size in bytes of the files that offloaded memory of one pair needs.
+// The size in bytes of the files that offloaded memory of one trainer needs.
 int64_t OffloadedBytes(const MemoryPlan& plan);
 
-// ResourceExhausted: the files of `pairs` pairs do not fit into the `free_bytes` of `directory`
-// (nullopt: unknown); the message has both numbers. Checked in advance because a trainer creates
-// some of its files only at the end of its first step.
+// ResourceExhausted: the files of `trainers` trainers do not fit into the `free_bytes` of
+// `directory` (nullopt: unknown); the message has both numbers. Checked in advance because a
+// trainer creates some of its files only at the end of its first step.
 absl::Status CheckOffloadSpace(const MemoryPlan& plan,
-                               int64_t pairs,
+                               int64_t trainers,
                                const std::string& directory,
                                std::optional<int64_t> free_bytes);
 

@@ -316,7 +316,7 @@ class CommandLine {
     plan->add_option("CONFIG", o_.plan.config, "YAML file")->required();
     AddOverrides(plan, o_.plan.overrides);
     plan->add_option("--device-memory", o_.plan.device_memory,
-                     "of one device: 80GiB, 80GB, 512MiB; without: this host's, by pair");
+                     "of one device: 80GiB, 80GB, 512MiB; without: a share of this host's");
     plan->add_option("--html", o_.plan.html, "write a page with the same bars");
   }
 

@@ -12,6 +12,7 @@
 
 #include "common/base/status.h"
 #include "common/config/check.h"
+#include "common/config/config.h"
 #include "common/config/loaded_config.h"
 #include "common/device/device_memory.h"
 #include "common/formats/files.h"
@@ -53,7 +54,7 @@ std::string ToJson(const StepMemory& memory) {
                             {"seconds", phase.seconds},
                             {"peak_bytes", phase.peak_bytes},
                             {"workers", nlohmann::json::parse(WorkersToJson(phase.workers))}};
-    if (planned != nullptr) entry["planned_bytes"] = memory.plan.LedgerBytes(*planned);
+    if (planned != nullptr) entry["planned_bytes"] = memory.plan.LedgerDeviceBytes(*planned);
     phases.push_back(std::move(entry));
   }
   nlohmann::json json = {{"step", memory.step}, {"phases", phases}};
@@ -142,8 +143,7 @@ absl::StatusOr<Configured> Configure(const PlanOptions& options) {
         "--device-memory, such as 80GiB (nvidia-smi shows it)");
   }
   if (options.device_memory.empty()) {
-    const auto pairs = static_cast<int>(configured.config.cluster().trainers());
-    configured.bytes = CpuDeviceMemoryBytes(pairs);
+    configured.bytes = CpuDeviceMemoryBytes(TopologyOf(configured.config).devices());
   } else {
     const absl::StatusOr<int64_t> bytes = ParseBytes(options.device_memory);
     TANDEM_RETURN_IF_ERROR(Annotate(bytes.status(), "--device-memory"));

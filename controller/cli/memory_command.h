@@ -35,7 +35,7 @@ absl::Status PrintMemory(const StepMemory& memory, const MemoryOptions& options,
 struct PlanOptions {
   std::string config;
   std::vector<std::string> overrides;
-  // "141GiB"; empty: this host's memory divided by the pairs; required for GPUs.
+  // "141GiB"; empty: this host's memory divided by the devices; required for GPUs.
   std::string device_memory;
   std::string html;  // page to write; empty: none
   bool json = false;

@@ -25,7 +25,7 @@ class Planner {
  public:
   Planner(const ModelSpec& spec, const MemoryPlanInput& input) : spec_(spec), input_(input) {
     spec_.adapters = input.adapters;
-    kept_ = TrainerKeptBytes(input.device_bytes, input.memory_utilization);
+    kept_ = TrainerKeptBytes(input.device_bytes, input.apart ? 0 : input.memory_utilization);
     input_.trainer.gather.kept_bytes = kept_;
     input_.trainer.gpu = !input.host_is_device;
     trainer_ = TrainerBytes(spec_, input_.trainer);
@@ -45,6 +45,7 @@ class Planner {
   MemoryPlan Plan(int sleep_level) {
     plan_ = {.device_bytes = input_.device_bytes,
              .host_is_device = input_.host_is_device,
+             .apart = input_.apart,
              .sleep_level = sleep_level,
              .recompute = keep_ == Keep::kLayerInputs};
     PlanKv();
@@ -74,13 +75,14 @@ class Planner {
   }
 
   void PlanScratch() {
-    const ScratchOptions options{width(), input_.threads, input_.max_model_len,
-                                 input_.batched_tokens, input_.adapters_drop};
+    ScratchOptions options{width(), input_.threads.trainer, input_.max_model_len,
+                           input_.batched_tokens, input_.adapters_drop};
     BatchShape largest = LargestMicroBatch(input_.train_limits);
     for (const auto& [runs, limits, arena] : Scored()) {
       if (runs) largest.scored = std::max(largest.scored, LargestMicroBatch(*limits).scored);
     }
     trainer_scratch_ = Workspace(true, {{"", TrainerScratchBytes(spec_, options, largest)}});
+    options.threads = input_.threads.rollout;
     rollout_scratch_ =
         Workspace(false, {{"", RolloutScratchBytes(spec_, options, input_.filtered)}});
   }
@@ -263,7 +265,7 @@ class Planner {
     if (!input_.host_is_device) Add("start", Starting(true), Starting(false));
     if (input_.probe) Add("verify", at_rest, Serving());
     Add("generate", at_rest, Serving());
-    Add("sleep", at_rest, FallingAsleep());
+    if (!input_.apart) Add("sleep", at_rest, FallingAsleep());
     if (input_.probe) Add("probe", Scores(probe_arena_), Asleep());
     // These passes run after the probe, whose arena is kept.
     const int64_t scoring = std::max(probe_arena_, score_arena_);
@@ -272,6 +274,7 @@ class Planner {
     if (input_.compare) Add("compare", Scores(scoring), Asleep());
     Add("train", Training(kept_arena_), Asleep());
     Add("optimize", Optimizing(kept_arena_), Asleep());
+    if (input_.apart) Add("drain", Training(kept_arena_), Serving());
     Lines sync = at_rest;
     if (!SlotsStay()) sync.push_back(Bucket());
     Add("sync", sync,
@@ -290,7 +293,7 @@ class Planner {
       return std::find(needing.begin(), needing.end(), plan_.phases[i].phase) - needing.begin();
     };
     for (size_t i = 0; i < plan_.phases.size(); ++i) {
-      const int64_t bytes = plan_.Bytes(plan_.phases[i]), most = plan_.peak_bytes();
+      const int64_t bytes = plan_.DeviceBytes(plan_.phases[i]), most = plan_.peak_bytes();
       if (bytes > most || (bytes == most && rank(i) < rank(plan_.peak))) plan_.peak = i;
     }
   }
@@ -339,6 +342,7 @@ std::string MemoryPlanToJson(const MemoryPlan& plan) {
   const nlohmann::json json = {
       {"device_bytes", plan.device_bytes},
       {"host_is_device", plan.host_is_device},
+      {"apart", plan.apart},
       {"fits", plan.fits()},
       {"peak_phase", plan.phases.empty() ? "" : plan.phases[plan.peak].phase},
       {"peak_bytes", plan.peak_bytes()},
@@ -356,6 +360,7 @@ absl::StatusOr<MemoryPlan> MemoryPlanFromJson(const std::string& text) {
     MemoryPlan plan;
     plan.device_bytes = json.at("device_bytes").get<int64_t>();
     plan.host_is_device = json.at("host_is_device").get<bool>();
+    plan.apart = json.value("apart", false);  // an older build's
     plan.sleep_level = json.at("sleep_level").get<int>();
     plan.recompute = json.at("recompute").get<bool>();
     plan.tight = json.at("tight").get<bool>();

@@ -1,7 +1,9 @@
-// The memory that a pair needs on its device in each phase of a step, computed before the run from
-// the model's config.json and the configuration alone.
+// The memory that a trainer and a rollout need in each phase of a step, on the device that they
+// share or each on its own, computed before the run from the model's config.json and the
+// configuration alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,13 +14,15 @@
 #include "common/model_spec/model_spec.h"
 #include "common/types/batch_limits.h"
 #include "common/types/ledger_snapshot.h"
+#include "common/types/topology.h"
 
 namespace tandem {
 
 struct MemoryPlanInput {
-  int64_t device_bytes = 0;    // of one pair
+  int64_t device_bytes = 0;    // of one device
   bool host_is_device = true;  // a CPU, whose device memory is host memory; else a GPU
-  int64_t threads = 1;         // of a CPU worker; each thread has its own scratch memory
+  bool apart = false;          // trainer and rollout have a device each (Topology)
+  ThreadsByRole threads;       // of CPU workers; each thread has its own scratch memory
   // Rollout
   int64_t max_num_seqs = 1;
   int64_t max_model_len = 1;        // tokens
@@ -45,7 +49,7 @@ struct MemoryPlanInput {
 // The tag of memory held by a GPU's driver and NCCL: an estimate that no ledger contains.
 inline constexpr char kDriverTag[] = "driver";
 
-// Memory of one worker of the pair, by the tags of its ledger.
+// Memory of one worker, by the tags of its ledger.
 struct MemoryLine {
   bool trainer = false;
   std::string tag;
@@ -63,6 +67,7 @@ struct PlannedPhase {
 struct MemoryPlan {
   int64_t device_bytes = 0;
   bool host_is_device = true;
+  bool apart = false;                // trainer and rollout have such a device each
   std::vector<PlannedPhase> phases;  // in the order of a step
   // Index of the phase with the highest peak; of equal ones, a phase that uses the memory.
   size_t peak = 0;
@@ -91,10 +96,18 @@ struct MemoryPlan {
     for (const MemoryLine& line : phase.lines) bytes += line.trainer == trainer ? Bytes(line) : 0;
     return bytes;
   }
-  // The bytes that the ledgers of the pair, or of one of its workers, should report: all except the
-  // driver's.
+  // The bytes on the device that both share, or on the fuller one of two.
+  int64_t DeviceBytes(const PlannedPhase& phase) const {
+    return apart ? std::max(Bytes(phase, true), Bytes(phase, false)) : Bytes(phase);
+  }
+  // The bytes that the ledgers of both workers, or of one, should report: all except the driver's.
   int64_t LedgerBytes(const PlannedPhase& phase) const {
     return LedgerBytes(phase, true) + LedgerBytes(phase, false);
+  }
+  // As DeviceBytes, without the driver's.
+  int64_t LedgerDeviceBytes(const PlannedPhase& phase) const {
+    return apart ? std::max(LedgerBytes(phase, true), LedgerBytes(phase, false))
+                 : LedgerBytes(phase);
   }
   int64_t LedgerBytes(const PlannedPhase& phase, bool trainer) const {
     int64_t bytes = 0;
@@ -103,7 +116,7 @@ struct MemoryPlan {
     }
     return bytes;
   }
-  int64_t peak_bytes() const { return phases.empty() ? 0 : Bytes(phases[peak]); }
+  int64_t peak_bytes() const { return phases.empty() ? 0 : DeviceBytes(phases[peak]); }
   bool fits() const { return problem.empty() && peak_bytes() <= device_bytes; }
   // Null if the plan has no such phase.
   const PlannedPhase* Find(const std::string& phase) const {
@@ -115,7 +128,7 @@ struct MemoryPlan {
 };
 
 // Plans for rank 0, which has the largest shard, and for the largest batches that the limits allow,
-// so that the ledgers of the pair stay below the plan. `auto` keys are decided as the workers
+// so that the ledgers stay below the plan. `auto` keys are decided as the workers
 // decide them.
 MemoryPlan PlanMemory(const ModelSpec& spec, const MemoryPlanInput& input);
 
@@ -141,8 +154,8 @@ struct PlanAdvices {
 };
 
 // The plan as one line of JSON, for the run's store and for programs: an object with device_bytes,
-// host_is_device, fits, peak_phase, peak_bytes, sleep_level, recompute, tight, problem, and phases
-// with their lines (role, tag, location, bytes, part).
+// host_is_device, apart, fits, peak_phase, peak_bytes, sleep_level, recompute, tight, problem, and
+// phases with their lines (role, tag, location, bytes, part).
 std::string MemoryPlanToJson(const MemoryPlan& plan);
 // InvalidArgument: `text` was not written by MemoryPlanToJson.
 absl::StatusOr<MemoryPlan> MemoryPlanFromJson(const std::string& text);

@@ -57,6 +57,7 @@ void AddOffload(const v1::Config& config, std::vector<Change>& changes) {
 }
 
 void AddSleep(const v1::Config& config, std::vector<Change>& changes) {
+  if (!config.cluster().hybrid_engine()) return;  // nobody else needs a rollout's device
   if (config.rollout().free_cache_engine() != "true") {
     changes.push_back({"rollout.free_cache_engine=true",
                        [](v1::Config& c) { c.mutable_rollout()->set_free_cache_engine("true"); }});
@@ -133,16 +134,20 @@ void AddRank(const v1::Config& config, std::vector<Change>& changes) {
 }
 
 void AddDevices(const v1::Config& config, std::vector<Change>& changes) {
-  constexpr int64_t kMostPairs = 4096;  // the upper bound of cluster.trainers
-  const int64_t pairs = 2 * std::max<int64_t>(1, config.cluster().trainers());
-  if (pairs > kMostPairs) return;
-  changes.push_back(
-      {fmt::format("cluster.trainers={0} cluster.rollouts={0} (with a device each)", pairs),
-       [pairs](v1::Config& c) {
-         c.mutable_cluster()->set_trainers(pairs);
-         c.mutable_cluster()->set_rollouts(pairs);
-       },
-       /*devices=*/true});
+  constexpr int64_t kMostTrainers = 4096;  // the upper bound of cluster.trainers
+  const int64_t trainers = 2 * std::max<int64_t>(1, config.cluster().trainers());
+  if (trainers > kMostTrainers) return;
+  const bool pairs = config.cluster().hybrid_engine();
+  const std::string setting =
+      pairs
+          ? fmt::format("cluster.trainers={0} cluster.rollouts={0} (with a device each)", trainers)
+          : fmt::format("cluster.trainers={} (with a device each)", trainers);
+  changes.push_back({setting,
+                     [trainers, pairs](v1::Config& c) {
+                       c.mutable_cluster()->set_trainers(trainers);
+                       if (pairs) c.mutable_cluster()->set_rollouts(trainers);
+                     },
+                     /*devices=*/true});
 }
 
 std::vector<Change> ChangesOf(const v1::Config& config, const MemoryPlan& plan, PlanTarget target) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/config/config.h"
 #include "common/formats/hf_checkpoint.h"
 #include "common/lora/lora_spec.h"
 #include "common/process/cores.h"
@@ -58,12 +59,11 @@ TrainerMemoryOptions MakeTrainerMemoryOptions(const ModelSpec& spec, const v1::C
 
 }  // namespace
 
-int ComputeThreads(const v1::Config& config) {
-  if (config.cluster().compute_threads() > 0) {
-    return static_cast<int>(config.cluster().compute_threads());
-  }
+ThreadsByRole ComputeThreads(const v1::Config& config) {
+  const Topology topology = TopologyOf(config);
   const int64_t cores = std::ssize(AllowedCores());
-  return static_cast<int>(std::max<int64_t>(1, cores / config.cluster().trainers()));
+  return {.trainer = ComputeThreadsOf(config, topology.trainers, cores),
+          .rollout = ComputeThreadsOf(config, topology.rollouts, cores)};
 }
 
 bool PlansForGpu(const v1::Config& config) { return config.trainer().device() == "cuda"; }
@@ -83,6 +83,7 @@ MemoryPlanInput MakeMemoryPlanInput(const ModelSpec& spec,
   }
   input.host_is_device = !cuda;
   input.threads = ComputeThreads(config);
+  input.apart = TopologyOf(config).apart;
   input.max_num_seqs = rollout.max_num_seqs();
   input.max_model_len = rollout.max_model_len();
   input.batched_tokens = rollout.max_num_batched_tokens();

@@ -8,15 +8,14 @@
 
 namespace tandem {
 
-// cluster.compute_threads; 0 means the cores that this process may use divided by the number of
-// pairs, because a trainer and its rollout take turns.
-int ComputeThreads(const v1::Config& config);
+// ComputeThreadsOf for the cores that this process may use.
+ThreadsByRole ComputeThreads(const v1::Config& config);
 
-// Whether the device of a pair is a GPU. trainer.device=auto means the CPU, with a plan for the
+// Whether the devices are GPUs. trainer.device=auto means the CPU, with a plan for the
 // host's memory.
 bool PlansForGpu(const v1::Config& config);
 
-// `device_bytes`: memory of the device of one pair.
+// `device_bytes`: memory of one device.
 MemoryPlanInput MakeMemoryPlanInput(const ModelSpec& spec,
                                     const v1::Config& config,
                                     int64_t device_bytes);

@@ -97,61 +97,81 @@ std::string Legend(const std::vector<Row>& rows) {
 }
 
 Row Planned(const MemoryPlan& plan, const PlannedPhase& phase, const std::string& name) {
-  Row row{name, phase.lines, plan.Bytes(phase)};
+  Row row{name, phase.lines, plan.DeviceBytes(phase)};
   for (MemoryLine& line : row.lines) line.bytes = plan.Bytes(line);
   return row;
 }
 
-Row Measured(const PhaseTime& phase, int rank, const std::string& name) {
-  return {name, MeasuredLines(phase, rank), PairOf(phase, rank).peak_bytes()};
+Row Measured(const PhaseTime& phase, const ShownWorkers& shown, const std::string& name) {
+  return {name, MeasuredLines(phase, shown), PairOf(phase, shown).peak_bytes()};
+}
+
+// Apart, one row for each of the two devices.
+std::vector<Row> ByDevice(const Row& row, bool apart) {
+  if (!apart) return {row};
+  std::vector<Row> rows;
+  for (const bool trainer : {true, false}) {
+    Row& own = rows.emplace_back(Row{row.name + (trainer ? ", trainer" : ", rollout"), {}, 0});
+    for (const MemoryLine& line : row.lines) {
+      if (line.trainer != trainer) continue;
+      own.lines.push_back(line);
+      own.bytes += line.bytes;
+    }
+  }
+  return rows;
 }
 
 std::vector<Row> RowsOf(const StepMemory& memory) {
+  const bool apart = memory.plan.apart;
   std::vector<Row> rows;
+  const auto add = [&](const Row& row) {
+    const std::vector<Row> of_devices = ByDevice(row, apart);
+    rows.insert(rows.end(), of_devices.begin(), of_devices.end());
+  };
   if (memory.phases.empty()) {
     for (const PlannedPhase& phase : memory.plan.phases) {
-      rows.push_back(Planned(memory.plan, phase, phase.phase));
+      add(Planned(memory.plan, phase, phase.phase));
     }
     return rows;
   }
-  const int rank = HeaviestPair(memory.phases);
+  const ShownWorkers shown = HeaviestWorkers(memory.phases, apart);
   for (const PhaseTime& phase : memory.phases) {
     const PlannedPhase* planned = memory.plan.Find(phase.phase);
-    if (planned != nullptr)
-      rows.push_back(Planned(memory.plan, *planned, phase.phase + ", planned"));
-    rows.push_back(Measured(phase, rank, phase.phase + ", measured"));
+    if (planned != nullptr) add(Planned(memory.plan, *planned, phase.phase + ", planned"));
+    add(Measured(phase, shown, phase.phase + ", measured"));
   }
   return rows;
 }
 
 std::string PlanTable(const MemoryPlan& plan) {
-  std::string html =
-      "<table><tr><th>phase</th><th>trainer</th><th>rollout</th><th>pair</th><th>of device</th>"
-      "</tr>";
+  std::string html = fmt::format(
+      "<table><tr><th>phase</th><th>trainer</th><th>rollout</th><th>{}</th><th>of device</th></tr>",
+      DeviceHeading(plan.apart));
   for (const PlannedPhase& phase : plan.phases) {
     html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1f} %</td></tr>",
                         EscapeHtml(phase.phase), FormatBytes(plan.Bytes(phase, true)),
-                        FormatBytes(plan.Bytes(phase, false)), FormatBytes(plan.Bytes(phase)),
-                        100.0 * static_cast<double>(plan.Bytes(phase)) /
+                        FormatBytes(plan.Bytes(phase, false)), FormatBytes(plan.DeviceBytes(phase)),
+                        100.0 * static_cast<double>(plan.DeviceBytes(phase)) /
                             static_cast<double>(std::max<int64_t>(1, plan.device_bytes)));
   }
   return html + "</table>";
 }
 
 std::string StepTable(const StepMemory& memory) {
-  const int rank = HeaviestPair(memory.phases);
-  std::string html =
-      "<table><tr><th>phase</th><th>seconds</th><th>trainer</th><th>rollout</th><th>pair</th>"
-      "<th>planned</th><th>of device</th><th>system</th><th>unaccounted</th></tr>";
+  const ShownWorkers shown = HeaviestWorkers(memory.phases, memory.plan.apart);
+  std::string html = fmt::format(
+      "<table><tr><th>phase</th><th>seconds</th><th>trainer</th><th>rollout</th><th>{}</th>"
+      "<th>planned</th><th>of device</th><th>system</th><th>unaccounted</th></tr>",
+      DeviceHeading(memory.plan.apart));
   for (const PhaseTime& phase : memory.phases) {
-    const PairMemory pair = PairOf(phase, rank);
+    const PairMemory pair = PairOf(phase, shown);
     const PlannedPhase* planned = memory.plan.Find(phase.phase);
     html += fmt::format(
         "<tr><td>{}</td><td>{:.3f}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1f} %"
         "</td><td>{}</td><td>{}</td></tr>",
         EscapeHtml(phase.phase), phase.seconds, FormatBytes(pair.trainer.peak_on_device()),
         FormatBytes(pair.rollout.peak_on_device()), FormatBytes(pair.peak_bytes()),
-        planned == nullptr ? "-" : FormatBytes(memory.plan.LedgerBytes(*planned)),
+        planned == nullptr ? "-" : FormatBytes(memory.plan.LedgerDeviceBytes(*planned)),
         100.0 * static_cast<double>(pair.peak_bytes()) /
             static_cast<double>(std::max<int64_t>(1, memory.plan.device_bytes)),
         FormatBytes(pair.trainer.process_bytes + pair.rollout.process_bytes),
@@ -186,7 +206,8 @@ std::string MemoryHtml(const std::string& title,
   const std::vector<Row> rows = RowsOf(memory);
   std::string html = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>";
   html += EscapeHtml(title) + "</title><style>" + kMemoryStyle + "</style></head><body>";
-  html += "<h1>Memory of a pair: " + EscapeHtml(title) + "</h1>";
+  html += fmt::format("<h1>Memory of {}: {}</h1>",
+                      plan.apart ? "a trainer and a rollout" : "a pair", EscapeHtml(title));
   if (!plan.phases.empty()) {
     html += fmt::format("<p{}>Planned {}.</p>", plan.fits() ? "" : " class=\"bad\"",
                         EscapeHtml(MemoryPlanSummary(plan)));

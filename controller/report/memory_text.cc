@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -55,7 +56,8 @@ std::string Elsewhere(const MemoryPlan& plan) {
 
 std::string Decisions(const MemoryPlan& plan) {
   std::string text =
-      plan.sleep_level == 0
+      plan.apart ? "trainer and rollout have a device each, and the rollout never sleeps"
+      : plan.sleep_level == 0
           ? "while the trainer works the rollout keeps its memory"
           : fmt::format("while the trainer works the rollout sleeps at level {}", plan.sleep_level);
   text += plan.recompute ? "; layers run forward again in backward"
@@ -103,15 +105,17 @@ std::string Estimates(const MemoryPlan& plan) {
 }
 
 // The planned and measured bytes of one phase by tag.
-std::string TagTable(const PlannedPhase* planned, const PhaseTime& phase, int rank) {
-  const PairMemory pair = PairOf(phase, rank);
+std::string TagTable(const PlannedPhase* planned,
+                     const PhaseTime& phase,
+                     const ShownWorkers& workers) {
+  const PairMemory pair = PairOf(phase, workers);
   std::map<std::tuple<bool, std::string, Location>, int64_t> plan;
   if (planned != nullptr) {
     for (const MemoryLine& line : planned->lines) {
       plan[{!line.trainer, line.tag, line.location}] += line.bytes;
     }
   }
-  for (const MemoryLine& line : MeasuredLines(phase, rank)) {
+  for (const MemoryLine& line : MeasuredLines(phase, workers)) {
     plan.emplace(std::tuple(!line.trainer, line.tag, line.location), 0);
   }
   std::vector<std::vector<std::string>> rows = {{"tag", "worker", "place", "planned", "measured"}};
@@ -136,10 +140,15 @@ bool CountsOnDevice(const LedgerSnapshot& ledger, Location location) {
 
 }  // namespace
 
-std::vector<MemoryLine> MeasuredLines(const PhaseTime& phase, int rank) {
+std::string ShownWorkers::Text() const {
+  return apart ? fmt::format("trainer {} and rollout {}", trainer, rollout)
+               : fmt::format("pair {}", trainer);
+}
+
+std::vector<MemoryLine> MeasuredLines(const PhaseTime& phase, const ShownWorkers& workers) {
   std::vector<MemoryLine> lines;
   for (const WorkerMemory& worker : phase.workers) {
-    if (worker.rank != rank) continue;
+    if (worker.rank != (worker.trainer ? workers.trainer : workers.rollout)) continue;
     for (const LedgerEntry& entry : worker.ledger.entries) {
       const int64_t bytes = CountsOnDevice(worker.ledger, entry.location) ? entry.peak_bytes : 0;
       lines.push_back({worker.trainer, entry.tag, entry.location, bytes});
@@ -148,33 +157,53 @@ std::vector<MemoryLine> MeasuredLines(const PhaseTime& phase, int rank) {
   return lines;
 }
 
-PairMemory PairOf(const PhaseTime& phase, int rank) {
-  PairMemory pair;
+PairMemory PairOf(const PhaseTime& phase, const ShownWorkers& workers) {
+  PairMemory pair{.apart = workers.apart};
   for (const WorkerMemory& worker : phase.workers) {
-    if (worker.rank == rank) (worker.trainer ? pair.trainer : pair.rollout) = worker.ledger;
+    if (worker.rank != (worker.trainer ? workers.trainer : workers.rollout)) continue;
+    (worker.trainer ? pair.trainer : pair.rollout) = worker.ledger;
   }
   return pair;
 }
 
-std::string DriverLine(const PairMemory& pair) {
-  // Both workers share the device; only the one that worked in the phase has fresh driver figures.
-  const LedgerSnapshot& asked = pair.trainer.driver_free_bytes > 0 ? pair.trainer : pair.rollout;
+namespace {
+
+std::string DriverLine(const LedgerSnapshot& asked, int64_t counted, const char* whose) {
   if (asked.driver_free_bytes == 0) return "";
   const int64_t used = asked.driver_total_bytes - asked.driver_free_bytes;
-  const int64_t counted = pair.trainer.device_bytes + pair.rollout.device_bytes;
   return fmt::format(
-      "at its end the driver says {} of {} in use; {} of it is in neither ledger: contexts, "
+      "at its end the driver{} says {} of {} in use; {} of it is in neither ledger: contexts, "
       "libraries' workspaces, other processes\n",
-      FormatBytes(used), FormatBytes(asked.driver_total_bytes), FormatBytes(used - counted));
+      whose, FormatBytes(used), FormatBytes(asked.driver_total_bytes), FormatBytes(used - counted));
 }
 
-int HeaviestPair(const std::vector<PhaseTime>& phases) {
-  int heaviest = 0;
-  int64_t most = -1;
+}  // namespace
+
+std::string DriverLines(const PairMemory& pair) {
+  if (pair.apart) {
+    return DriverLine(pair.trainer, pair.trainer.device_bytes, " of the trainer's device") +
+           DriverLine(pair.rollout, pair.rollout.device_bytes, " of the rollout's device");
+  }
+  // Both workers share the device; only the one that worked in the phase has fresh driver figures.
+  const LedgerSnapshot& asked = pair.trainer.driver_free_bytes > 0 ? pair.trainer : pair.rollout;
+  return DriverLine(asked, pair.trainer.device_bytes + pair.rollout.device_bytes, "");
+}
+
+const char* DeviceHeading(bool apart) { return apart ? "fuller" : "pair"; }
+
+ShownWorkers HeaviestWorkers(const std::vector<PhaseTime>& phases, bool apart) {
+  ShownWorkers heaviest{.apart = apart};
+  int64_t most_of_pair = -1, most_of_trainer = -1, most_of_rollout = -1;
   for (const PhaseTime& phase : phases) {
     for (const WorkerMemory& worker : phase.workers) {
-      const int64_t bytes = PairOf(phase, worker.rank).peak_bytes();
-      if (bytes > most) std::tie(heaviest, most) = std::pair(worker.rank, bytes);
+      const int rank = worker.rank;
+      const int64_t bytes = apart ? worker.ledger.peak_on_device()
+                                  : PairOf(phase, {.trainer = rank, .rollout = rank}).peak_bytes();
+      int64_t& most = !apart ? most_of_pair : worker.trainer ? most_of_trainer : most_of_rollout;
+      if (bytes <= most) continue;
+      most = bytes;
+      if (!apart || worker.trainer) heaviest.trainer = rank;
+      if (!apart || !worker.trainer) heaviest.rollout = rank;
     }
   }
   return heaviest;
@@ -190,6 +219,21 @@ std::string MemoryBar(const std::vector<MemoryLine>& lines, int64_t full, size_t
     if (upto > bar.size()) bar.append(upto - bar.size(), Letter(line));
   }
   return "|" + bar + std::string(width - bar.size(), ' ') + "|";
+}
+
+std::string DeviceBars(const std::vector<MemoryLine>& lines,
+                       int64_t full,
+                       size_t width,
+                       bool apart) {
+  if (!apart) return MemoryBar(lines, full, width);
+  std::string bars;
+  for (const bool trainer : {true, false}) {
+    std::vector<MemoryLine> own;
+    std::copy_if(lines.begin(), lines.end(), std::back_inserter(own),
+                 [trainer](const MemoryLine& line) { return line.trainer == trainer; });
+    bars += MemoryBar(own, full, width / 2);
+  }
+  return bars;
 }
 
 std::string TagLetters(const std::vector<MemoryLine>& lines) {
@@ -210,31 +254,44 @@ std::string TagLetters(const std::vector<MemoryLine>& lines) {
 }
 
 std::string MemoryPlanText(const MemoryPlan& plan) {
-  std::string text =
-      fmt::format("memory plan of a pair, device of {}\n", FormatBytes(plan.device_bytes));
+  std::string text = fmt::format("memory plan of {}, device of {}{}\n",
+                                 plan.apart ? "a trainer and a rollout" : "a pair",
+                                 FormatBytes(plan.device_bytes), plan.apart ? " each" : "");
   const int64_t full = FullBar(plan.device_bytes, plan.peak_bytes());
   std::vector<std::vector<std::string>> rows = {
-      {"phase", "trainer", "rollout", "pair", "of device", ""}};
+      {"phase", "trainer", "rollout", DeviceHeading(plan.apart), "of device", ""}};
   std::vector<MemoryLine> all;
   for (const PlannedPhase& phase : plan.phases) {
     std::vector<MemoryLine> lines = phase.lines;
     for (MemoryLine& line : lines) line.bytes = plan.Bytes(line);
     all.insert(all.end(), lines.begin(), lines.end());
     rows.push_back({phase.phase, FormatBytes(plan.Bytes(phase, true)),
-                    FormatBytes(plan.Bytes(phase, false)), FormatBytes(plan.Bytes(phase)),
-                    PercentOf(plan.Bytes(phase), plan.device_bytes),
-                    MemoryBar(lines, full, kBarWidth)});
+                    FormatBytes(plan.Bytes(phase, false)), FormatBytes(plan.DeviceBytes(phase)),
+                    PercentOf(plan.DeviceBytes(phase), plan.device_bytes),
+                    DeviceBars(lines, full, kBarWidth, plan.apart)});
   }
   text += FormatTable(rows) + TagLetters(all) + PeakTable(plan) + Decisions(plan) +
           Elsewhere(plan) + Estimates(plan);
   return text + MemoryPlanSummary(plan) + "\n";
 }
 
+namespace {
+
+// Whose device has the peak, where both have one.
+const char* FullerDevice(const MemoryPlan& plan) {
+  if (!plan.apart || plan.phases.empty()) return "";
+  const PlannedPhase& peak = plan.phases[plan.peak];
+  return plan.Bytes(peak, true) >= plan.Bytes(peak, false) ? ", on the trainer's device"
+                                                           : ", on the rollout's device";
+}
+
+}  // namespace
+
 std::string MemoryPlanSummary(const MemoryPlan& plan) {
   const int64_t left = plan.device_bytes - plan.peak_bytes();
-  const std::string text = fmt::format("peak {} of {} in {}: ", FormatBytes(plan.peak_bytes()),
-                                       FormatBytes(plan.device_bytes),
-                                       plan.phases.empty() ? "-" : plan.phases[plan.peak].phase);
+  const std::string text = fmt::format(
+      "peak {} of {} in {}{}: ", FormatBytes(plan.peak_bytes()), FormatBytes(plan.device_bytes),
+      plan.phases.empty() ? "-" : plan.phases[plan.peak].phase, FullerDevice(plan));
   if (plan.fits()) return text + fmt::format("fits, {} left", FormatBytes(left));
   const std::string excess = left < 0 ? fmt::format(", {} too much", FormatBytes(-left)) : "";
   const std::string problem = plan.problem.empty() ? "" : ": " + plan.problem;
@@ -290,38 +347,39 @@ std::string NoteOnStep(int64_t step) {
 
 std::string StepMemoryText(const StepMemory& memory) {
   const MemoryPlan& plan = memory.plan;
-  const int rank = HeaviestPair(memory.phases);
-  std::string text = fmt::format("{}, pair {}, device of {}\n", memory.state, rank,
-                                 FormatBytes(plan.device_bytes));
+  const ShownWorkers shown = HeaviestWorkers(memory.phases, plan.apart);
+  std::string text = fmt::format("{}, {}, device of {}{}\n", memory.state, shown.Text(),
+                                 FormatBytes(plan.device_bytes), plan.apart ? " each" : "");
   const PhaseTime* peak = nullptr;
   for (const PhaseTime& phase : memory.phases) {
-    const int64_t bytes = PairOf(phase, rank).peak_bytes();
-    if (peak == nullptr || bytes > PairOf(*peak, rank).peak_bytes()) peak = &phase;
+    const int64_t bytes = PairOf(phase, shown).peak_bytes();
+    if (peak == nullptr || bytes > PairOf(*peak, shown).peak_bytes()) peak = &phase;
   }
   const int64_t full =
-      FullBar(plan.device_bytes, peak == nullptr ? 0 : PairOf(*peak, rank).peak_bytes());
-  std::vector<std::vector<std::string>> rows = {{"phase", "seconds", "trainer", "rollout", "pair",
-                                                 "of device", "planned", "system", "unaccounted",
-                                                 ""}};
+      FullBar(plan.device_bytes, peak == nullptr ? 0 : PairOf(*peak, shown).peak_bytes());
+  std::vector<std::vector<std::string>> rows = {{"phase", "seconds", "trainer", "rollout",
+                                                 DeviceHeading(plan.apart), "of device", "planned",
+                                                 "system", "unaccounted", ""}};
   std::vector<MemoryLine> all;
   for (const PhaseTime& phase : memory.phases) {
-    const PairMemory pair = PairOf(phase, rank);
+    const PairMemory pair = PairOf(phase, shown);
     const PlannedPhase* planned = plan.Find(phase.phase);
-    const std::vector<MemoryLine> lines = MeasuredLines(phase, rank);
+    const std::vector<MemoryLine> lines = MeasuredLines(phase, shown);
     all.insert(all.end(), lines.begin(), lines.end());
     const int64_t system = pair.trainer.process_bytes + pair.rollout.process_bytes;
     rows.push_back(
         {phase.phase, FormatSeconds(phase.seconds), FormatBytes(pair.trainer.peak_on_device()),
          FormatBytes(pair.rollout.peak_on_device()), FormatBytes(pair.peak_bytes()),
          PercentOf(pair.peak_bytes(), plan.device_bytes),
-         planned == nullptr ? "-" : FormatBytes(plan.LedgerBytes(*planned)), FormatBytes(system),
+         planned == nullptr ? "-" : FormatBytes(plan.LedgerDeviceBytes(*planned)),
+         FormatBytes(system),
          FormatBytes(pair.trainer.unaccounted_bytes() + pair.rollout.unaccounted_bytes()),
-         MemoryBar(lines, full, kBarWidth / 2)});
+         DeviceBars(lines, full, kBarWidth / 2, plan.apart)});
   }
   text += FormatTable(rows) + TagLetters(all);
   if (!memory.note.empty()) text += memory.note + "\n";
   if (peak == nullptr) return text;
-  const PairMemory pair = PairOf(*peak, rank);
+  const PairMemory pair = PairOf(*peak, shown);
   text += fmt::format(
       "\nhighest in {}: {} by the ledgers\n"
       "at its end the system says {} (trainer) and {} (rollout); {} and {} of them were there "
@@ -330,8 +388,8 @@ std::string StepMemoryText(const StepMemory& memory) {
       FormatBytes(pair.rollout.process_bytes), FormatBytes(pair.trainer.baseline_bytes),
       FormatBytes(pair.rollout.baseline_bytes), FormatBytes(pair.trainer.unaccounted_bytes()),
       FormatBytes(pair.rollout.unaccounted_bytes()));
-  text += DriverLine(pair);
-  return text + TagTable(plan.Find(peak->phase), *peak, rank);
+  text += DriverLines(pair);
+  return text + TagTable(plan.Find(peak->phase), *peak, shown);
 }
 
 }  // namespace tandem

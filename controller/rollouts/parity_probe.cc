@@ -1,5 +1,6 @@
 #include "controller/rollouts/parity_probe.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "common/base/philox.h"
@@ -10,9 +11,6 @@ namespace {
 
 constexpr uint64_t kSeed = 0x70726f6265;
 
-uint64_t IdOf(size_t prompt, int attempt) {
-  return MakeSampleId(prompt, kProbeEpoch, static_cast<uint64_t>(attempt));
-}
 int IncarnationOf(uint64_t sample_id) { return static_cast<int>(sample_id & 0xfffu); }
 int64_t GroupOf(int rank) { return -1 - rank; }
 int RankOf(int64_t group) { return static_cast<int>(-1 - group); }
@@ -29,7 +27,7 @@ std::vector<int32_t> DrawPrompt(uint64_t stream, int64_t tokens, int64_t vocab_l
 }  // namespace
 
 ParityProbe::ParityProbe(const ParityProbeOptions& options)
-    : pairs_(options.pairs),
+    : topology_(options.topology),
       temperature_(options.temperature),
       response_tokens_(std::min(kProbeResponseTokens, options.max_tokens - 1)) {
   for (const int64_t tokens : ProbeSequences(options.max_tokens)) {
@@ -37,12 +35,18 @@ ParityProbe::ParityProbe(const ParityProbeOptions& options)
   }
 }
 
+uint64_t ParityProbe::IdOf(int rank, size_t prompt, int attempt) const {
+  const auto earlier = static_cast<size_t>(rank / topology_.trainers);  // of the same trainer
+  return MakeSampleId(earlier * prompts_.size() + prompt, kProbeEpoch,
+                      static_cast<uint64_t>(attempt));
+}
+
 GroupRequest ParityProbe::Ask(int rank, size_t prompt, int attempt) {
   asked_[{rank, prompt}] = attempt + 1;
   return {.request_id = fmt::format("{}-probe-{}-{}-{}", step_, rank, prompt, attempt),
           .version = version_,
           .prompt = prompts_[prompt],
-          .sample_ids = {IdOf(prompt, attempt)},
+          .sample_ids = {IdOf(rank, prompt, attempt)},
           .params = {.temperature = temperature_,
                      .max_tokens = response_tokens_,
                      .seed = kSeed,
@@ -60,7 +64,7 @@ std::vector<GroupRequest> ParityProbe::Begin(int64_t step, int64_t version) {
   asked_.clear();
   results_.clear();
   std::vector<GroupRequest> groups;
-  for (int rank = 0; rank < pairs_; ++rank) {
+  for (int rank = 0; rank < topology_.rollouts; ++rank) {
     for (size_t p = 0; p < prompts_.size(); ++p) groups.push_back(Ask(rank, p, 0));
   }
   return groups;
@@ -72,7 +76,7 @@ std::vector<GroupRequest> ParityProbe::Reissue(int rank) {
   for (size_t p = 0; p < prompts_.size(); ++p) {
     const int attempts = asked_[{rank, p}];
     // A request that was not answered is issued again unchanged.
-    const bool answered = attempts > 0 && results_.contains({rank, IdOf(p, attempts - 1)});
+    const bool answered = attempts > 0 && results_.contains({rank, IdOf(rank, p, attempts - 1)});
     if (answered) groups.push_back(Ask(rank, p, attempts));
   }
   return groups;
@@ -111,7 +115,7 @@ absl::Status ParityProbe::Put(Sample sample) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Sample>> ParityProbe::Samples(int64_t step, int rank) const {
+absl::StatusOr<std::vector<Sample>> ParityProbe::Samples(int64_t step, int trainer) const {
   const MutexLock lock(probe_mutex_);
   if (step != step_) {
     return MakeStatus(absl::StatusCode::kNotFound,
@@ -119,20 +123,24 @@ absl::StatusOr<std::vector<Sample>> ParityProbe::Samples(int64_t step, int rank)
   }
   std::vector<Sample> samples;
   for (const auto& [key, pair] : results_) {
-    if (key.first == rank && IncarnationOf(key.second) == attempt_) samples.push_back(pair.sample);
+    const bool own = topology_.PublisherOf(key.first) == trainer;
+    if (own && IncarnationOf(key.second) == attempt_) samples.push_back(pair.sample);
   }
   return samples;
 }
 
 absl::Status ParityProbe::PutLogProbs(int64_t step,
-                                      int rank,
+                                      int trainer,
                                       uint64_t sample_id,
                                       const std::vector<float>& log_probs) {
   const MutexLock lock(probe_mutex_);
-  const auto found = results_.find({rank, sample_id});
+  const auto found = std::find_if(results_.begin(), results_.end(), [&](const auto& result) {
+    const auto& [rank, id] = result.first;
+    return id == sample_id && topology_.PublisherOf(rank) == trainer;
+  });
   if (step != step_ || found == results_.end()) {
-    return MakeStatus(absl::StatusCode::kNotFound, "step {} has no probe sample {:#x} of rank {}",
-                      step, sample_id, rank);
+    return MakeStatus(absl::StatusCode::kNotFound,
+                      "step {} has no probe sample {:#x} for trainer {}", step, sample_id, trainer);
   }
   if (std::ssize(log_probs) != found->second.sample.response_tokens()) {
     return InvalidArgument("probe sample {:#x}: {} log-probs for {} response tokens", sample_id,
@@ -153,9 +161,10 @@ absl::StatusOr<int64_t> ParityProbe::Compare() const {
   int64_t tokens = 0;
   for (const auto& [key, pair] : results_) {
     const auto& [rank, id] = key;
+    const int trainer = topology_.PublisherOf(rank);
     const std::vector<float>& rollout = pair.sample.log_probs;
     if (pair.trainer.size() != rollout.size()) {
-      return Internal("trainer {} sent no log-probs for probe sample {:#x} of step {}", rank, id,
+      return Internal("trainer {} sent no log-probs for probe sample {:#x} of step {}", trainer, id,
                       step_);
     }
     for (size_t i = 0; i < rollout.size(); ++i, ++tokens) {
@@ -165,7 +174,7 @@ absl::StatusOr<int64_t> ParityProbe::Compare() const {
           "the probe of step {} differs: rollout {} says log-prob {:.9g} at position {} of sample "
           "{:#x}, trainer {} says {:.9g}; with equal weights (version {}) and tokens one of the "
           "two computes wrongly",
-          step_, rank, rollout[i], pair.sample.prompt_tokens + static_cast<int64_t>(i), id, rank,
+          step_, rank, rollout[i], pair.sample.prompt_tokens + static_cast<int64_t>(i), id, trainer,
           pair.trainer[i], version_);
     }
   }

@@ -1,6 +1,6 @@
-// A fixed set of prompts that every rollout samples in every step and whose log-probs the paired
-// trainer recomputes: both must agree bit for bit, whatever the step's own batch contains and
-// whether its log-probs are compared or not.
+// A fixed set of prompts that every rollout samples in every step and whose log-probs the trainer
+// that sends it weights recomputes: both must agree bit for bit, whatever the step's own batch
+// contains and whether its log-probs are compared or not.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,13 @@
 #include "common/base/mutex.h"
 #include "common/memory/op_sizes.h"
 #include "common/types/sample.h"
+#include "common/types/topology.h"
 #include "controller/workers/rollout_client.h"
 
 namespace tandem {
 
 struct ParityProbeOptions {
-  int pairs = 1;
+  Topology topology;
   int64_t vocab_limit = 1;   // token ids are below it
   float temperature = 1.0f;  // of the run's own samples
   // Tokens of prompt and response that fit a rollout and a micro-batch, at least 2.
@@ -50,13 +51,13 @@ class ParityProbe {
   // response without tokens or log-probs.
   absl::Status Put(Sample sample);
 
-  // The answers of the rollout of `rank` in this step and attempt, in order of sample id.
-  // NotFound: another step.
-  absl::StatusOr<std::vector<Sample>> Samples(int64_t step, int rank) const;
-  // Stores the log-probs that the trainer of `rank` computed for one of them. Idempotent. NotFound:
-  // another step or an unknown sample; InvalidArgument: wrong length.
+  // The answers that `trainer` scores, in this step and attempt: those of the rollouts that it
+  // publishes to, by rank, each in order of sample id. NotFound: another step.
+  absl::StatusOr<std::vector<Sample>> Samples(int64_t step, int trainer) const;
+  // Stores the log-probs that the trainer computed for one of them. Idempotent. NotFound: another
+  // step or an unknown sample; InvalidArgument: wrong length.
   absl::Status PutLogProbs(int64_t step,
-                           int rank,
+                           int trainer,
                            uint64_t sample_id,
                            const std::vector<float>& log_probs);
 
@@ -65,7 +66,7 @@ class ParityProbe {
   absl::StatusOr<int64_t> Compare() const;
 
  private:
-  using Key = std::pair<int, uint64_t>;  // rank and sample id
+  using Key = std::pair<int, uint64_t>;  // the rollout's rank and the sample id
   struct Pair {
     Sample sample;  // of the rollout
     std::vector<float> trainer;
@@ -73,8 +74,10 @@ class ParityProbe {
 
   GroupRequest Ask(int rank, size_t prompt, int attempt)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(probe_mutex_);
+  // Differs between the rollouts of one trainer, whose samples it is sent together.
+  uint64_t IdOf(int rank, size_t prompt, int attempt) const;
 
-  const int pairs_;
+  const Topology topology_;
   const float temperature_;
   const int64_t response_tokens_;
   std::vector<std::vector<int32_t>> prompts_;

@@ -29,7 +29,7 @@ RolloutRejoin RolloutFleet::MakeRejoin(int64_t version, RestartBudget& budget) {
 std::vector<Replica> RolloutFleet::Replicas(int64_t version, RolloutRejoin& rejoin) {
   const std::vector<int> behind = weights_.Behind(version);
   std::vector<Replica> replicas;
-  for (int rank = 0; rank < pool_.pairs(); ++rank) {
+  for (int rank = 0; rank < pool_.topology().rollouts; ++rank) {
     auto client = pool_.rollout(rank);
     Replica replica{.rank = rank, .client = client.ok() ? *client : nullptr};
     if (std::count(behind.begin(), behind.end(), rank) == 0) {
@@ -46,7 +46,7 @@ std::vector<Replica> RolloutFleet::Replicas(int64_t version, RolloutRejoin& rejo
 std::vector<Replica> RolloutFleet::Present(int64_t version) {
   const std::vector<int> behind = weights_.Behind(version);
   std::vector<Replica> replicas;
-  for (int rank = 0; rank < pool_.pairs(); ++rank) {
+  for (int rank = 0; rank < pool_.topology().rollouts; ++rank) {
     auto client = pool_.rollout(rank);
     if (!client.ok() || std::count(behind.begin(), behind.end(), rank) > 0) continue;
     replicas.push_back({.rank = rank, .client = *std::move(client)});

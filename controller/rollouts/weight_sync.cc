@@ -97,31 +97,33 @@ void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
   LogWarn("could not abort the open weight updates: {}", std::string(status.message()));
 }
 
-absl::StatusOr<std::vector<SyncReply>> WeightSync::Send(int64_t version,
-                                                        const Targets& targets,
-                                                        const Interrupted& interrupted) {
-  std::vector<int> receivers, senders;
-  for (const auto& [rank, client] : targets) {
-    receivers.push_back(rank);
-    senders.push_back(routes_.TrainerOf(rank));
-  }
-  std::sort(senders.begin(), senders.end());
+SyncCall WeightSync::CallFor(int trainer,
+                             int64_t version,
+                             const RolloutOfTrainer& round,
+                             const Targets& targets) const {
+  SyncCall command{.version = version};
+  for (const auto& [sender, rollout] : round) command.senders.push_back(sender);
+  const auto own = round.find(trainer);
+  if (own == round.end()) return command;
+  const RolloutClient& target = *targets.at(own->second);
+  command.rollout_address = target.address();
+  command.rollout_incarnation = target.incarnation();
+  const auto synced = synced_incarnation_.find(own->second);
+  const bool first =
+      synced == synced_incarnation_.end() || synced->second != command.rollout_incarnation;
+  command.scramble =
+      scramble_ == ScrambleMode::kAlways || (scramble_ == ScrambleMode::kFirst && first);
+  return command;
+}
+
+absl::StatusOr<std::vector<SyncReply>> WeightSync::SendRound(int64_t version,
+                                                             const RolloutOfTrainer& round,
+                                                             const Targets& targets,
+                                                             const Interrupted& interrupted) {
   const auto send = [&](TrainerClient& trainer, int rank, Done<SyncReply> done) {
-    SyncCall command{.version = version, .senders = senders};
-    const std::optional<int> rollout = routes_.RolloutOf(rank);
-    if (const auto target = rollout ? targets.find(*rollout) : targets.end();
-        target != targets.end()) {
-      command.rollout_address = target->second->address();
-      command.rollout_incarnation = target->second->incarnation();
-      const auto synced = synced_incarnation_.find(*rollout);
-      const bool first =
-          synced == synced_incarnation_.end() || synced->second != command.rollout_incarnation;
-      command.scramble =
-          scramble_ == ScrambleMode::kAlways || (scramble_ == ScrambleMode::kFirst && first);
-    }
-    trainer.SyncWeights(command, std::move(done));
+    trainer.SyncWeights(CallFor(rank, version, round, targets), std::move(done));
   };
-  const TrainerCallOptions how{.interrupted = interrupted, .routes = &routes_};
+  const TrainerCallOptions how{.interrupted = interrupted, .rollouts = round};
   auto sent = CallAllTrainers<SyncReply>(pool_, send, how);
   if (absl::IsDataLoss(sent.status())) {
     // A digest differed, and the rollout is empty now. One failure may be chance, a second one is a
@@ -129,14 +131,37 @@ absl::StatusOr<std::vector<SyncReply>> WeightSync::Send(int64_t version,
     LogError("{}; publishing once more", std::string(sent.status().message()));
     sent = CallAllTrainers<SyncReply>(pool_, send, how);
   }
-  if (absl::IsCancelled(sent.status()) && interrupted && interrupted()) AbortUpdates(receivers);
   return sent;
+}
+
+absl::Status WeightSync::Send(int64_t version,
+                              const Targets& targets,
+                              const Interrupted& interrupted,
+                              WeightSyncResult* result) {
+  std::vector<int> receivers;
+  for (const auto& [rank, client] : targets) receivers.push_back(rank);
+  for (const RolloutOfTrainer& round : routes_.Rounds(receivers)) {
+    const auto replies = SendRound(version, round, targets, interrupted);
+    if (absl::IsCancelled(replies.status()) && interrupted && interrupted()) {
+      AbortUpdates(receivers);
+    }
+    TANDEM_RETURN_IF_ERROR(replies.status());
+    RoundReports& reports = result->rounds.emplace_back();
+    for (const SyncReply& reply : *replies) {
+      result->changed_share = std::max(result->changed_share, reply.changed_share);
+      if (result->digest.empty()) result->digest = reply.digest;
+      reports.push_back(reply.report);
+    }
+    for (const auto& [trainer, rollout] : round) {
+      result->sent[rollout] = (*replies)[static_cast<size_t>(trainer)];
+    }
+  }
+  return absl::OkStatus();
 }
 
 void WeightSync::NoteSyncs(int64_t version, const WeightSyncResult& result) {
   const int64_t now_us = absl::ToUnixMicros(pool_.clock().WallNow());
-  for (const int rank : result.ranks) {
-    const SyncReply& sent = result.trainers[static_cast<size_t>(routes_.TrainerOf(rank))];
+  for (const auto& [rank, sent] : result.sent) {
     syncs_.push_back({.time_us = now_us,
                       .version = version,
                       .rank = rank,
@@ -165,30 +190,23 @@ absl::StatusOr<WeightSyncResult> WeightSync::Sync(
   result.wakes = wakes.Take();
   for (const RolloutAnswer& answer : woken) targets[answer.rank] = answer.client;
 
-  TANDEM_ASSIGN_OR_RETURN(result.trainers, Send(version, targets, interrupted));
+  TANDEM_RETURN_IF_ERROR(Send(version, targets, interrupted, &result));
   for (const auto& [rank, client] : targets) synced_incarnation_[rank] = client->incarnation();
-  for (const SyncReply& sync : result.trainers) {
-    result.changed_share = std::max(result.changed_share, sync.changed_share);
-    if (result.digest.empty()) result.digest = sync.digest;
-  }
   LogInfo("version {}: weights published, digest {}", version, result.digest);
   NoteSyncs(version, result);
 
   if (CheckDue(version, targets)) {
     if (before_check) before_check(result);
     // Only the rollouts that received weights: the others continue to generate, or sleep.
-    TANDEM_ASSIGN_OR_RETURN(const auto checks, CheckOn(result.ranks, reference_dir, interrupted));
+    TANDEM_ASSIGN_OR_RETURN(Checked checks, CheckOn(result.ranks, reference_dir, interrupted));
     const std::string reference = check_files_->Describe(reference_dir);
-    const auto result_of = [&](int rollout) -> const WeightCheckResult& {
-      return checks[static_cast<size_t>(routes_.TrainerOf(rollout))];
-    };
-    for (const int rank : result.ranks) {
-      TANDEM_RETURN_IF_ERROR(VerdictOn(rank, result_of(rank), reference));
+    for (const auto& [rank, found] : checks.results) {
+      TANDEM_RETURN_IF_ERROR(VerdictOn(rank, found, reference));
     }
     result.checked = fmt::format("weight check: {} tensors equal on each of {} rollouts ({})",
-                                 result_of(result.ranks.front()).checked, result.ranks.size(),
+                                 checks.results.begin()->second.checked, result.ranks.size(),
                                  reference_dir.empty() ? "against " + reference : reference);
-    for (const WeightCheckResult& check : checks) result.checks.push_back(check.report);
+    result.checks = std::move(checks.rounds);
     for (const auto& [rank, client] : targets) checked_incarnation_[rank] = client->incarnation();
     const auto sent = static_cast<std::ptrdiff_t>(result.ranks.size());
     for (auto sync = syncs_.end() - sent; sync != syncs_.end(); ++sync) sync->checked = true;
@@ -219,32 +237,43 @@ absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake(const Interrupted& i
 }
 
 absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::Check(const std::string& reference_dir) {
-  TANDEM_ASSIGN_OR_RETURN(const auto by_trainer, CheckOn(routes_.rollouts(), reference_dir));
+  TANDEM_ASSIGN_OR_RETURN(Checked checked, CheckOn(routes_.rollouts(), reference_dir));
   std::vector<WeightCheckResult> by_rollout;
-  for (const SyncRoute& route : routes_.list()) {
-    by_rollout.push_back(by_trainer[static_cast<size_t>(route.trainer)]);
-  }
+  for (auto& [rank, result] : checked.results) by_rollout.push_back(std::move(result));
   return by_rollout;
 }
 
-absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::CheckOn(const std::vector<int>& ranks,
-                                                                   const std::string& reference_dir,
-                                                                   const Interrupted& interrupted) {
+absl::StatusOr<WeightSync::Checked> WeightSync::CheckOn(const std::vector<int>& ranks,
+                                                        const std::string& reference_dir,
+                                                        const Interrupted& interrupted) {
   TANDEM_RETURN_IF_ERROR(check_files_->Check(reference_dir));
   // A missing rollout must not fail its trainer's call: a trainer that gets no address takes part
   // in the gather and asks no rollout.
-  std::map<int, std::string> addresses;  // by trainer
+  Targets targets;
   for (const int rank : ranks) {
-    TANDEM_ASSIGN_OR_RETURN(const auto rollout, pool_.rollout(rank));
-    addresses[routes_.TrainerOf(rank)] = rollout->address();
+    TANDEM_ASSIGN_OR_RETURN(targets[rank], pool_.rollout(rank));
   }
-  const auto check = [&](TrainerClient& trainer, int rank, Done<WeightCheckResult> done) {
-    const auto address = addresses.find(rank);
-    trainer.CheckWeights(address == addresses.end() ? "" : address->second, reference_dir,
-                         std::move(done));
-  };
-  return CallAllTrainers<WeightCheckResult>(pool_, check,
-                                            {.interrupted = interrupted, .routes = &routes_});
+  Checked checked;
+  for (const RolloutOfTrainer& round : routes_.Rounds(ranks)) {
+    const auto check = [&](TrainerClient& trainer, int rank, Done<WeightCheckResult> done) {
+      CheckCall command{.hf_checkpoint = reference_dir};
+      if (const auto own = round.find(rank); own != round.end()) {
+        command.rollout_address = targets.at(own->second)->address();
+        // A process that has taken its place since has no weights, and answers that it is another.
+        command.rollout_incarnation = synced_incarnation_[own->second];
+      }
+      trainer.CheckWeights(command, std::move(done));
+    };
+    TANDEM_ASSIGN_OR_RETURN(auto results,
+                            CallAllTrainers<WeightCheckResult>(
+                                pool_, check, {.interrupted = interrupted, .rollouts = round}));
+    RoundReports& reports = checked.rounds.emplace_back();
+    for (const WeightCheckResult& result : results) reports.push_back(result.report);
+    for (const auto& [trainer, rollout] : round) {
+      checked.results[rollout] = std::move(results[static_cast<size_t>(trainer)]);
+    }
+  }
+  return checked;
 }
 
 std::string CheckText(size_t rank, const WeightCheckResult& result) {

@@ -32,14 +32,19 @@ struct CheckPolicy {
 // always.
 enum class ScrambleMode { kOff, kFirst, kAlways };
 
+// What all trainers report of one collective call, by rank. A sync or check has one for every
+// rollout of the trainer that works with most of them.
+using RoundReports = std::vector<PhaseReport>;
+
 struct WeightSyncResult {
   std::vector<int> ranks;            // rollouts that received the version
-  std::vector<SyncReply> trainers;   // by rank
+  std::map<int, SyncReply> sent;     // what each of them was sent, by its rank
+  std::vector<RoundReports> rounds;  // of the trainers
   std::map<int, PhaseReport> wakes;  // of the rollouts in `ranks`
   double changed_share = 0;
-  std::string digest;               // of what rank 0 sent, "" if it sent nothing
-  std::string checked;              // a line about the weight check, "" if there was none
-  std::vector<PhaseReport> checks;  // of the trainers, by rank; empty if there was none
+  std::string digest;                // of what rank 0 sent, "" if it sent nothing
+  std::string checked;               // a line about the weight check, "" if there was none
+  std::vector<RoundReports> checks;  // of the trainers; empty if there was none
 };
 
 // Polled while calls to workers are in flight; once it returns true, they end with Cancelled.
@@ -111,15 +116,29 @@ class WeightSync {
   using Targets = std::map<int, std::shared_ptr<RolloutClient>>;  // by rank
 
   bool CheckDue(int64_t version, const Targets& targets) const;
-  // Of the rollouts of `ranks`. Results by the trainers' ranks; empty ones of trainers that send to
-  // none of them.
-  absl::StatusOr<std::vector<WeightCheckResult>> CheckOn(const std::vector<int>& ranks,
-                                                         const std::string& reference_dir,
-                                                         const Interrupted& interrupted = {});
-  // Sends `version` to `targets`, and a second time if a digest differs.
-  absl::StatusOr<std::vector<SyncReply>> Send(int64_t version,
-                                              const Targets& targets,
-                                              const Interrupted& interrupted);
+  struct Checked {
+    std::map<int, WeightCheckResult> results;  // by the rollout's rank
+    std::vector<RoundReports> rounds;
+  };
+  // Of the rollouts of `ranks`.
+  absl::StatusOr<Checked> CheckOn(const std::vector<int>& ranks,
+                                  const std::string& reference_dir,
+                                  const Interrupted& interrupted = {});
+  // Sends `version` to `targets`, round by round, and once more in a round in which a digest
+  // differs. Fills sent, rounds, changed_share and digest.
+  absl::Status Send(int64_t version,
+                    const Targets& targets,
+                    const Interrupted& interrupted,
+                    WeightSyncResult* result);
+  // To the rollouts of one round; the trainers' replies, by rank.
+  absl::StatusOr<std::vector<SyncReply>> SendRound(int64_t version,
+                                                   const RolloutOfTrainer& round,
+                                                   const Targets& targets,
+                                                   const Interrupted& interrupted);
+  SyncCall CallFor(int trainer,
+                   int64_t version,
+                   const RolloutOfTrainer& round,
+                   const Targets& targets) const;
   void NoteSyncs(int64_t version, const WeightSyncResult& result);
   void AbortUpdates(const std::vector<int>& ranks);
 

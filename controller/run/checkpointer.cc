@@ -102,7 +102,7 @@ absl::StatusOr<std::string> Checkpointer::Commit(const std::string& directory) {
        .version = position.version,
        .data = position.data,
        .store_step = step,
-       .world_size = parts_.context.pool.pairs(),
+       .world_size = parts_.context.pool.topology().trainers,
        .moments = options.save_moments,
        .kl_coef = options.kl_control.adaptive ? std::optional(position.kl_coef) : std::nullopt,
        .skipped_in_a_row = position.skipped_in_a_row,

@@ -31,12 +31,35 @@ void ReportSleep(int rank, const SleepReports& reports, PhaseRecorder& phases) {
   phases.Report(key, reports.sleep);
 }
 
+// Puts the rollouts that answer to sleep, and reports them in the running phase.
+void CloseAdmission(const StepContext& context, SleepMode mode, StepBatch& batch) {
+  std::vector<std::optional<SleepReports>> reports(
+      static_cast<size_t>(context.pool.topology().rollouts));
+  const auto sleep = SleepAndReport(mode, reports);
+  for (const RolloutAnswer& answer :
+       CallRollouts(context.pool, AllRanks(context.pool), sleep, context.interrupted)) {
+    const auto& report = reports[static_cast<size_t>(answer.rank)];
+    if (!answer.status.ok()) {
+      LogWarn("rollout {} was not put to sleep before the sync: {}", answer.rank,
+              std::string(answer.status.message()));
+    }
+    if (answer.status.ok() && report) ReportSleep(answer.rank, *report, batch.phases);
+  }
+}
+
 }  // namespace
 
-SyncRoutes ColocatedPlacement::Routes() const {
+SyncRoutes Placement::Routes() const {
   std::vector<SyncRoute> routes;
-  for (int rank = 0; rank < pairs_; ++rank) routes.push_back({.trainer = rank, .rollout = rank});
+  for (int rank = 0; rank < topology_.rollouts; ++rank) {
+    routes.push_back({.trainer = topology_.PublisherOf(rank), .rollout = rank});
+  }
   return SyncRoutes(std::move(routes));
+}
+
+std::unique_ptr<Placement> MakePlacement(const Topology& topology, const TrainOptions& options) {
+  if (topology.apart) return std::make_unique<ApartPlacement>(topology);
+  return std::make_unique<ColocatedPlacement>(topology, options);
 }
 
 absl::Status ColocatedPlacement::BeforeTraining(const StepContext& context,
@@ -45,7 +68,8 @@ absl::Status ColocatedPlacement::BeforeTraining(const StepContext& context,
   admission_closed_ = !rollouts_busy;
   if (rollouts_busy) return absl::OkStatus();
   batch.phases.Begin("sleep");
-  std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(pairs_));
+  std::vector<std::optional<SleepReports>> reports(
+      static_cast<size_t>(context.pool.topology().rollouts));
   const auto put = [&context](Sample sample) { return context.probe.Put(std::move(sample)); };
   const auto again = [&context](int rank) { return context.probe.Reissue(rank); };
   const auto probe = [&](const std::vector<int>& ranks) {
@@ -68,17 +92,18 @@ void ColocatedPlacement::BeforeSync(const StepContext& context, StepBatch& batch
   if (admission_closed_) return;
   admission_closed_ = true;
   batch.phases.Begin("sleep");
-  std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(pairs_));
-  const auto sleep = SleepAndReport(options_.sleep, reports);
-  for (const RolloutAnswer& answer :
-       CallRollouts(context.pool, AllRanks(context.pool), sleep, context.interrupted)) {
-    const auto& report = reports[static_cast<size_t>(answer.rank)];
-    if (!answer.status.ok()) {
-      LogWarn("rollout {} was not put to sleep before the sync: {}", answer.rank,
-              std::string(answer.status.message()));
-    }
-    if (answer.status.ok() && report) ReportSleep(answer.rank, *report, batch.phases);
-  }
+  CloseAdmission(context, options_.sleep, batch);
+}
+
+absl::Status ApartPlacement::BeforeTraining(const StepContext& /*context*/,
+                                            StepBatch& /*batch*/,
+                                            bool /*rollouts_busy*/) {
+  return absl::OkStatus();
+}
+
+void ApartPlacement::BeforeSync(const StepContext& context, StepBatch& batch) {
+  batch.phases.Begin("drain");
+  CloseAdmission(context, SleepMode::kDrainOnly, batch);
 }
 
 }  // namespace tandem

@@ -213,7 +213,7 @@ absl::Status Recovery::ResetTrainers(int64_t version) {
       }));
   const ResetCall command{
       .generation = generation_,
-      .world_size = context_.pool.pairs(),
+      .world_size = context_.pool.topology().trainers,
       .rendezvous = fmt::format("{}/group-{}.sock", options_.run_dir, generation_),
       .checkpoint_dir = checkpoint_,
       .version = version};

@@ -35,6 +35,8 @@ constexpr std::array kFreeKeys = {
     "model.enable_gradient_checkpointing", "rollout.max_num_seqs", "rollout.max_num_batched_tokens",
     "rollout.max_model_len", "rollout.gpu_memory_utilization", "rollout.load_format",
     "rollout.free_cache_engine", "rollout.sleep_level", "rollout.enable_prefix_caching",
+    // how many rollouts there are, and on how many hosts; cluster.trainers counts the trainers
+    "trainer.nnodes", "trainer.n_gpus_per_node", "rollout.nnodes", "rollout.n_gpus_per_node",
     // where rewards are computed, not how
     "reward.service_address", "reward.timeout_seconds", "reward.retries",
     // names, folders, files, how often they are written, and time limits
@@ -49,10 +51,10 @@ constexpr std::array kFreeKeys = {
     // limits after which a run fails
     "actor.max_skipped_steps", "rollout.partial.max_rounds_without_batch"};
 // Another number of ranks sums gradients in another grouping, which changes the last bits.
-constexpr char kPairs[] = "cluster.trainers";
+constexpr char kTrainers[] = "cluster.trainers";
 
 bool IsFree(const std::string& key) {
-  if (key == kPairs) return false;
+  if (key == kTrainers) return false;
   return std::any_of(kFreeKeys.begin(), kFreeKeys.end(), [&](const std::string& free) {
     return free.back() == '.' ? key.starts_with(free) : key == free;
   });

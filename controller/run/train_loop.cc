@@ -206,7 +206,7 @@ absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
 }
 
 absl::Status TrainLoop::ComputeAllLogProbs(StepBatch& batch) {
-  PlanMiniBatches(options_, batch.step, 0, context_.pool.pairs(), context_.samples);
+  PlanMiniBatches(options_, batch.step, 0, context_.pool.topology().trainers, context_.samples);
   if (options_.recompute_old_log_probs) {
     batch.phases.Begin("old_log_prob");
     TANDEM_ASSIGN_OR_RETURN(batch.comparisons,
@@ -275,7 +275,7 @@ absl::StatusOr<StepRecord> TrainLoop::MakeRecord(StepBatch& batch) {
 
   batch.facts.step = batch.step;
   batch.facts.epoch = batch.prompts.front().epoch;
-  batch.facts.ranks = context_.pool.pairs();
+  batch.facts.ranks = context_.pool.topology().trainers;
   batch.facts.max_response_tokens = options_.sampling.max_tokens;
   batch.facts.max_prompt_tokens = options_.max_prompt_tokens;
   if (const int64_t resent = context_.weights.TakeResendCount(); resent > 0) {

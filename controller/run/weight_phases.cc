@@ -14,9 +14,7 @@ void ReportSync(const WeightSyncResult& result, PhaseRecorder& phases) {
   for (const auto& [rank, report] : result.wakes) {
     phases.Report({WorkerRole::kRollout, rank}, report);
   }
-  for (size_t rank = 0; rank < result.trainers.size(); ++rank) {
-    phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, result.trainers[rank].report);
-  }
+  for (const RoundReports& round : result.rounds) phases.Report(WorkerRole::kTrainer, round);
 }
 
 }  // namespace
@@ -24,7 +22,7 @@ void ReportSync(const WeightSyncResult& result, PhaseRecorder& phases) {
 absl::Status WeightPhases::Verify(StepBatch& batch) {
   if (!options_.probe) return absl::OkStatus();
   batch.phases.Begin("verify");
-  std::vector<PhaseReport> reports(static_cast<size_t>(context_.pool.pairs()));
+  std::vector<PhaseReport> reports(static_cast<size_t>(context_.pool.topology().rollouts));
   const auto verify = [&](RolloutClient& rollout, int rank, StatusDone done) {
     PhaseReport& own = reports[static_cast<size_t>(rank)];
     const auto keep = [&own](PhaseReport report) { own = std::move(report); };
@@ -67,11 +65,13 @@ absl::Status WeightPhases::SyncAndWake(StepBatch& batch) {
           const WeightSyncResult synced,
           context_.weights.Sync(position_.version, "", context_.interrupted, begin_check));
       if (synced.checks.empty()) ReportSync(synced, batch.phases);
-      batch.phases.Report(WorkerRole::kTrainer, synced.checks);
+      for (const RoundReports& round : synced.checks) {
+        batch.phases.Report(WorkerRole::kTrainer, round);
+      }
       if (!synced.checked.empty()) context_.progress.OnMessage(synced.checked);
       batch.facts.trainer["weights/changed_share"] = synced.changed_share;
       batch.details.weight_bytes = 0;
-      for (const SyncReply& sent : synced.trainers) batch.details.weight_bytes += sent.bytes;
+      for (const auto& [rank, sent] : synced.sent) batch.details.weight_bytes += sent.bytes;
       batch.details.weight_digest = synced.digest;
       batch.phases.Begin("wake");
       TANDEM_ASSIGN_OR_RETURN(const auto wakes, context_.weights.Wake(context_.interrupted));

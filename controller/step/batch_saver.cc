@@ -158,7 +158,7 @@ SavedBatchInfo BatchSaver::MakeInfo(const StepBatch& batch) const {
                       .version = position_.version,
                       .epoch = batch.epoch,
                       .mini_batch = -1,
-                      .ranks = context_.pool.pairs(),
+                      .ranks = context_.pool.topology().trainers,
                       .model_path = options_.model_path,
                       .config_yaml = options_.config_yaml,
                       .metrics = batch.facts.trainer};

@@ -50,15 +50,17 @@ void Put(PhaseTime& phase, const WorkerKey& key, const LedgerSnapshot& ledger) {
   }
 }
 
-// The largest sum of both peaks of a pair. The peaks can be added, because trainer and rollout take
-// turns: one of them is idle in each phase.
-int64_t PairPeak(const PhaseTime& phase) {
-  std::map<int, int64_t> pairs;
+// The largest sum of the peaks of the workers of one device. The peaks of two can be added, because
+// they take turns: one of them is idle in each phase.
+int64_t DevicePeak(const PhaseTime& phase, const Topology& topology) {
+  std::map<int, int64_t> devices;
   for (const WorkerMemory& worker : phase.workers) {
-    pairs[worker.rank] += worker.ledger.peak_on_device();
+    const int device = worker.trainer ? topology.DeviceOfTrainer(worker.rank)
+                                      : topology.DeviceOfRollout(worker.rank);
+    devices[device] += worker.ledger.peak_on_device();
   }
   int64_t peak = 0;
-  for (const auto& [rank, bytes] : pairs) peak = std::max(peak, bytes);
+  for (const auto& [device, bytes] : devices) peak = std::max(peak, bytes);
   return peak;
 }
 
@@ -85,7 +87,7 @@ void PhaseRecorder::ReportOf(const std::string& phase,
   PhaseTime* const ended = Find(phase);
   if (ended == nullptr) return;
   Put(*ended, key, report.ledger);
-  ended->peak_bytes = PairPeak(*ended);
+  ended->peak_bytes = DevicePeak(*ended, pool_.topology());
 }
 
 void PhaseRecorder::Report(WorkerRole role, const std::vector<PhaseReport>& reports) {
@@ -101,15 +103,17 @@ void PhaseRecorder::End() {
     phases_.push_back({.phase = current_});
     phase = &phases_.back();
   }
-  for (int rank = 0; rank < pool_.pairs(); ++rank) {
-    for (const WorkerRole role : {WorkerRole::kTrainer, WorkerRole::kRollout}) {
-      const WorkerKey key{role, rank};
-      const auto reported = reported_.find(key);
-      Put(*phase, key, reported != reported_.end() ? reported->second : AtRest(pool_.Ledger(key)));
-    }
+  const auto put = [&](const WorkerKey& key) {
+    const auto reported = reported_.find(key);
+    Put(*phase, key, reported != reported_.end() ? reported->second : AtRest(pool_.Ledger(key)));
+  };
+  const Topology& workers = pool_.topology();
+  for (int rank = 0; rank < std::max(workers.trainers, workers.rollouts); ++rank) {
+    if (rank < workers.trainers) put({WorkerRole::kTrainer, rank});
+    if (rank < workers.rollouts) put({WorkerRole::kRollout, rank});
   }
   phase->seconds += absl::ToDoubleSeconds(clock_.Now() - current_start_);
-  phase->peak_bytes = PairPeak(*phase);
+  phase->peak_bytes = DevicePeak(*phase, pool_.topology());
   reported_.clear();
   current_.clear();
 }

@@ -54,7 +54,7 @@ absl::Status CheckInterrupted(const StepContext& context) {
 absl::Status TrainingPhase::Run(StepBatch& batch) {
   const int64_t version_before = position_.version;
   const UpdateCount count =
-      CountUpdates(options_, batch.step, context_.pool.pairs(), context_.samples);
+      CountUpdates(options_, batch.step, context_.pool.topology().trainers, context_.samples);
   if (count.updates > 0 && count.left_out > 0) SkipMiniBatches(batch, count.left_out);
   // A step that has only empty responses still makes its updates.
   const int64_t updates = count.updates > 0 ? count.updates : count.left_out;
@@ -62,8 +62,8 @@ absl::Status TrainingPhase::Run(StepBatch& batch) {
   TANDEM_RETURN_IF_ERROR(saver_.SaveIfDataLoss(batch, CompareBatch(batch)));
   for (int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
     batch.epoch = epoch;
-    batch.plan =
-        PlanMiniBatches(options_, batch.step, epoch, context_.pool.pairs(), context_.samples);
+    batch.plan = PlanMiniBatches(options_, batch.step, epoch, context_.pool.topology().trainers,
+                                 context_.samples);
     const std::vector<MiniBatch>& plan = batch.plan;
     for (const MiniBatch& mini : plan) {
       if (count.updates > 0 && mini.trained_tokens == 0) continue;
@@ -154,7 +154,8 @@ absl::Status TrainingPhase::OptimizerStep(StepBatch& batch, double share) {
 absl::Status TrainingPhase::CompareBatch(StepBatch& batch) {
   if (!options_.compare_log_probs) batch.comparisons.clear();  // the rollout recorded none
   if (!options_.compare_log_probs) return absl::OkStatus();
-  batch.plan = PlanMiniBatches(options_, batch.step, 0, context_.pool.pairs(), context_.samples);
+  batch.plan =
+      PlanMiniBatches(options_, batch.step, 0, context_.pool.topology().trainers, context_.samples);
   const int64_t expected = ComparableTokens(context_.samples, batch.version, -1);
   if (batch.comparisons.empty()) {
     const bool in_part = batch.plan.size() > 1;

@@ -114,7 +114,7 @@ struct WorkerMemory {
 struct PhaseTime {
   std::string phase;  // generate, score, sleep, reference, train, optimize, sync, wake, save, ...
   double seconds = 0;
-  int64_t peak_bytes = 0;  // largest sum over the two processes of a pair
+  int64_t peak_bytes = 0;  // largest sum over the processes of one device
   std::vector<WorkerMemory> workers;
 };
 

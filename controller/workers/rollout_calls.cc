@@ -32,7 +32,7 @@ std::optional<std::vector<PrefillTokenCounter::Count>> PrefillTokenCounter::Read
     RunningCalls running;
   };
   std::vector<std::shared_ptr<RolloutClient>> clients;
-  for (int rank = 0; rank < pool.pairs(); ++rank) {
+  for (int rank = 0; rank < pool.topology().rollouts; ++rank) {
     auto rollout = pool.rollout(rank);
     if (!rollout.ok()) return std::nullopt;
     clients.push_back(*std::move(rollout));
@@ -111,7 +111,7 @@ absl::Status AllAnswered(const std::vector<RolloutAnswer>& answers) {
 }
 
 std::vector<int> AllRanks(const WorkerPool& pool) {
-  std::vector<int> ranks(static_cast<size_t>(pool.pairs()));
+  std::vector<int> ranks(static_cast<size_t>(pool.topology().rollouts));
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
 }

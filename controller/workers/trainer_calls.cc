@@ -33,7 +33,7 @@ absl::Status AttributeFailure(WorkerPool& pool,
 
 absl::StatusOr<std::vector<std::shared_ptr<TrainerClient>>> ClientsOfAllTrainers(WorkerPool& pool) {
   std::vector<std::shared_ptr<TrainerClient>> clients;
-  for (int rank = 0; rank < pool.pairs(); ++rank) {
+  for (int rank = 0; rank < pool.topology().trainers; ++rank) {
     TANDEM_ASSIGN_OR_RETURN(auto client, pool.trainer(rank));
     clients.push_back(std::move(client));
   }
@@ -46,7 +46,9 @@ TrainerCalls::TrainerCalls(WorkerPool& pool,
     : pool_(pool), clients_(std::move(clients)), options_(options), running_(clients_.size()) {}
 
 void TrainerCalls::End(int rank, const absl::Status& status) {
-  const auto partner = options_.routes != nullptr ? options_.routes->RolloutOf(rank) : std::nullopt;
+  const auto called = options_.rollouts.find(rank);
+  const auto partner =
+      called == options_.rollouts.end() ? std::nullopt : std::optional<int>(called->second);
   const int64_t incarnation = clients_[static_cast<size_t>(rank)]->incarnation();
   const MutexLock lock(calls_mutex_);
   --running_;

@@ -65,15 +65,15 @@ struct TrainerCallOptions {
   std::function<bool()> interrupted;
   // How long the rank that failed may take to answer after another rank has noticed the failure.
   std::chrono::milliseconds grace = kRootCauseGrace;
-  // For calls in which trainers call the rollouts of these routes, whose failures they report.
-  const SyncRoutes* routes = nullptr;
+  // For calls in which trainers call these rollouts, whose failures they report.
+  RolloutOfTrainer rollouts = {};
 };
 
 // Calls to all trainers that are under way, and the failure that counts so far. Shared with the
 // calls; thread-safe.
 class TrainerCalls {
  public:
-  // The clients of all ranks. `pool` and `routes` must live until every call has ended.
+  // The clients of all ranks. `pool` must live until every call has ended.
   TrainerCalls(WorkerPool& pool,
                std::vector<std::shared_ptr<TrainerClient>> clients,
                const TrainerCallOptions& options);

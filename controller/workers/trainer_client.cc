@@ -182,12 +182,11 @@ class GrpcTrainerClient : public TrainerClient {
                                   Converted(std::move(done)));
   }
 
-  void CheckWeights(const std::string& rollout_address,
-                    const std::string& hf_checkpoint,
-                    Done<WeightCheckResult> done) override {
+  void CheckWeights(const CheckCall& command, Done<WeightCheckResult> done) override {
     v1::CheckWeightsRequest request;
-    request.set_rollout_address(rollout_address);
-    request.set_hf_checkpoint(hf_checkpoint);
+    request.set_rollout_address(command.rollout_address);
+    request.set_rollout_incarnation(command.rollout_incarnation);
+    request.set_hf_checkpoint(command.hf_checkpoint);
     Call<v1::CheckWeightsResponse>(&Calls::CheckWeights, std::move(request),
                                    Converted(std::move(done)));
   }

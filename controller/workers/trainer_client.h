@@ -87,7 +87,7 @@ struct OptimizerStepReply {
 enum class ScoredPolicy {
   kCurrent,
   kReference,
-  kProbe,     // the current policy, on the probe samples of the paired rollout
+  kProbe,     // the current policy, on the probe samples of its rollouts
   kCompared,  // the current policy, to compare with the rollout; sent only if log-probs differ
 };
 
@@ -97,6 +97,13 @@ struct SyncCall {
   std::string rollout_address;  // that this trainer sends to; empty: takes part in the gathers only
   int64_t rollout_incarnation = 0;
   bool scramble = false;  // the rollout fills its weights with NaN first, to prove that all arrive
+};
+
+struct CheckCall {
+  // The rollout that this trainer compares; empty: it takes part in the gathers only.
+  std::string rollout_address;
+  int64_t rollout_incarnation = 0;
+  std::string hf_checkpoint;  // empty: compare with the trainer's masters
 };
 
 struct SyncReply {
@@ -158,10 +165,7 @@ class TrainerClient {
   virtual void SyncWeights(const SyncCall& /*command*/, Done<SyncReply> done) {
     done(Unimplemented("SyncWeights"));
   }
-  // `hf_checkpoint` empty: compare with the trainer's masters.
-  virtual void CheckWeights(const std::string& /*rollout_address*/,
-                            const std::string& /*hf_checkpoint*/,
-                            Done<WeightCheckResult> done) {
+  virtual void CheckWeights(const CheckCall& /*command*/, Done<WeightCheckResult> done) {
     done(Unimplemented("CheckWeights"));
   }
   virtual void SaveState(const std::string& /*directory*/,

@@ -108,7 +108,7 @@ absl::StatusOr<std::shared_ptr<RolloutClient>> WorkerPool::rollout(int rank) {
 
 std::vector<int64_t> WorkerPool::TrainerIncarnations() const {
   std::vector<int64_t> incarnations;
-  for (int rank = 0; rank < pairs_; ++rank) {
+  for (int rank = 0; rank < topology_.trainers; ++rank) {
     incarnations.push_back(registry_.ReadyIncarnation({WorkerRole::kTrainer, rank}).value_or(0));
   }
   return incarnations;
@@ -127,7 +127,7 @@ LedgerSnapshot WorkerPool::Ledger(const WorkerKey& key) const {
 
 std::vector<std::optional<GeneratorLoad>> WorkerPool::GenerationLoads() const {
   std::vector<std::optional<GeneratorLoad>> loads;
-  for (int rank = 0; rank < pairs(); ++rank) {
+  for (int rank = 0; rank < topology_.rollouts; ++rank) {
     const auto entry = registry_.Find({WorkerRole::kRollout, rank});
     loads.push_back(entry ? entry->news.generation : std::nullopt);
   }
@@ -177,14 +177,14 @@ void WorkerPool::DetectLostAndCancelCalls() {
 }
 
 void WorkerPool::ShutdownAll() {
-  const auto running = std::make_shared<RunningCalls>(static_cast<size_t>(2 * pairs_));
+  const auto running =
+      std::make_shared<RunningCalls>(static_cast<size_t>(topology_.trainers + topology_.rollouts));
   const auto end = [running](const absl::Status&) { running->End(); };
-  for (int rank = 0; rank < pairs_; ++rank) {
-    const auto of_rank = rollout(rank);
-    of_rank.ok() ? (*of_rank)->Shutdown(end) : running->End();
-    const auto partner = trainer(rank);
-    partner.ok() ? (*partner)->Shutdown(end) : running->End();
-  }
+  const auto shut_down = [&](const auto& worker) {
+    worker.ok() ? (*worker)->Shutdown(end) : running->End();
+  };
+  for (int rank = 0; rank < topology_.rollouts; ++rank) shut_down(rollout(rank));
+  for (int rank = 0; rank < topology_.trainers; ++rank) shut_down(trainer(rank));
   running->WaitForAll();
 }
 

@@ -17,6 +17,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/types/topology.h"
 #include "controller/workers/rollout_client.h"
 #include "controller/workers/trainer_client.h"
 #include "controller/workers/worker_registry.h"
@@ -37,10 +38,13 @@ struct ClientFactory {
 class WorkerPool {
  public:
   // `registry` and `clock` must outlive the pool.
-  WorkerPool(WorkerRegistry& registry, ClientFactory factory, int pairs, Clock& clock)
-      : registry_(registry), factory_(std::move(factory)), pairs_(pairs), clock_(clock) {}
+  WorkerPool(WorkerRegistry& registry,
+             ClientFactory factory,
+             const Topology& topology,
+             Clock& clock)
+      : registry_(registry), factory_(std::move(factory)), topology_(topology), clock_(clock) {}
 
-  int pairs() const { return pairs_; }
+  const Topology& topology() const { return topology_; }
   Clock& clock() const { return clock_; }
 
   // Blocks until every worker is ready. DeadlineExceeded names the missing workers, and
@@ -84,7 +88,7 @@ class WorkerPool {
  private:
   WorkerRegistry& registry_;
   const ClientFactory factory_;
-  const int pairs_;
+  const Topology topology_;
   Clock& clock_;
   Mutex clients_mutex_;
   std::map<int, std::shared_ptr<TrainerClient>> trainers_ ABSL_GUARDED_BY(clients_mutex_);

@@ -139,6 +139,45 @@ absl::Status WorkerRegistry::CheckFree(const Announcement& announcement,
       announcement.pid);
 }
 
+absl::Status WorkerRegistry::CheckPlace(const Announcement& announcement) const {
+  if (options_.topology.apart) return CheckOwnDevice(announcement);
+  const WorkerKey& key = announcement.key;
+  const bool is_trainer = key.role == WorkerRole::kTrainer;
+  const WorkerKey partner{is_trainer ? WorkerRole::kRollout : WorkerRole::kTrainer, key.rank};
+  const auto found = workers_.find(partner);
+  if (found == workers_.end() || found->second.state == WorkerEntry::State::kLost) {
+    return absl::OkStatus();
+  }
+  const Announcement& other = found->second.announcement;
+  if (ShareDevice(announcement, other)) return absl::OkStatus();
+  return FailedPrecondition(
+      "{} (device {}, host {}) and its partner {} (device {}, host {}) must share one device: "
+      "start them on the same host with the same --device",
+      key.Text(), DeviceText(announcement), announcement.boot_id, partner.Text(), DeviceText(other),
+      other.boot_id);
+}
+
+absl::Status WorkerRegistry::CheckOwnDevice(const Announcement& announcement) const {
+  for (const auto& [key, entry] : workers_) {
+    const Announcement& other = entry.announcement;
+    if (key == announcement.key || entry.state == WorkerEntry::State::kLost) continue;
+    if (announcement.boot_id != other.boot_id) {
+      return FailedPrecondition(
+          "{} is on host {} and {} on host {}: weights cross through shared memory, so that all "
+          "workers have to be on one host so far",
+          announcement.key.Text(), announcement.boot_id, key.Text(), other.boot_id);
+    }
+    // Names of CPU devices only tell workers apart: their cores and memory are shares of the
+    // host's.
+    if (announcement.device_uuid.empty() || announcement.device_uuid != other.device_uuid) continue;
+    return FailedPrecondition(
+        "{} and {} are both on device {}, and with cluster.hybrid_engine=false every worker needs "
+        "one of its own: start them with different --device",
+        announcement.key.Text(), key.Text(), DeviceText(announcement));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WorkerRegistry::CheckAnnouncement(const Announcement& announcement) const {
   const WorkerKey& key = announcement.key;
   if (announcement.protocol != kProtocolVersion) {
@@ -153,23 +192,12 @@ absl::Status WorkerRegistry::CheckAnnouncement(const Announcement& announcement)
         other_build);
   }
   const bool is_trainer = key.role == WorkerRole::kTrainer;
-  const int count = is_trainer ? options_.trainers : options_.rollouts;
+  const int count = is_trainer ? options_.topology.trainers : options_.topology.rollouts;
   if (key.rank < 0 || key.rank >= count) {
     return InvalidArgument("{} is out of range: cluster.{}s is {}, so ranks are 0 to {}",
                            key.Text(), RoleName(key.role), count, count - 1);
   }
-  const WorkerKey partner{is_trainer ? WorkerRole::kRollout : WorkerRole::kTrainer, key.rank};
-  const auto found = workers_.find(partner);
-  if (found != workers_.end() && found->second.state != WorkerEntry::State::kLost) {
-    const Announcement& other = found->second.announcement;
-    if (!ShareDevice(announcement, other)) {
-      return FailedPrecondition(
-          "{} (device {}, host {}) and its partner {} (device {}, host {}) must share one device: "
-          "start them on the same host with the same --device",
-          key.Text(), DeviceText(announcement), announcement.boot_id, partner.Text(),
-          DeviceText(other), other.boot_id);
-    }
-  }
+  TANDEM_RETURN_IF_ERROR(CheckPlace(announcement));
   if (!announcement.tokenizer_digest.empty() &&
       announcement.tokenizer_digest != options_.tokenizer_digest) {
     return FailedPrecondition(
@@ -366,7 +394,8 @@ std::vector<std::string> WorkerRegistry::Missing() const {
   const MutexLock lock(workers_mutex_);
   std::vector<std::string> missing;
   for (const WorkerRole role : {WorkerRole::kTrainer, WorkerRole::kRollout}) {
-    const int count = role == WorkerRole::kTrainer ? options_.trainers : options_.rollouts;
+    const int count =
+        role == WorkerRole::kTrainer ? options_.topology.trainers : options_.topology.rollouts;
     for (int rank = 0; rank < count; ++rank) {
       const WorkerKey key{role, rank};
       const auto found = workers_.find(key);

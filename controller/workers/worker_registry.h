@@ -19,6 +19,7 @@
 #include "common/base/mutex.h"
 #include "common/types/ledger_snapshot.h"
 #include "common/types/numerics_choices.h"
+#include "common/types/topology.h"
 #include "common/types/worker_load.h"
 
 namespace tandem {
@@ -111,8 +112,7 @@ std::string StandstillText(const EngineProgress& progress);
 enum class WorkerChoice { kRegistered, kRestoredToo, kLostAndRestored };
 
 struct RegistryOptions {
-  int trainers = 1;
-  int rollouts = 1;
+  Topology topology;
   absl::Duration heartbeat_timeout = absl::Seconds(10);
   // Longer than a worker takes to end itself when its engine stands still (ProgressWatchdog).
   absl::Duration progress_limit = absl::InfiniteDuration();
@@ -154,9 +154,9 @@ class WorkerRegistry {
 
   // Returns the worker's incarnation; the same boot_nonce gets the same one.
   // InvalidArgument: protocol or rank; FailedPrecondition: another build where that is not allowed,
-  // partner on another host or device, numerics classes or choices mixed, tokenizers differ;
-  // Aborted: a worker of an earlier controller whose rank has been taken since; AlreadyExists: the
-  // rank's process lives, and the caller may try again when it has ended.
+  // a host or device that contradicts the topology, numerics classes or choices mixed, tokenizers
+  // differ; Aborted: a worker of an earlier controller whose rank has been taken since;
+  // AlreadyExists: the rank's process lives, and the caller may try again when it has ended.
   absl::StatusOr<int64_t> Register(const Announcement& announcement);
 
   // NotFound: the worker is unknown (the controller was restarted) and must register again.
@@ -212,6 +212,12 @@ class WorkerRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   // Whether the announced process may have the rank of `holder`, another process.
   absl::Status CheckFree(const Announcement& announcement, const WorkerEntry& holder) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
+  // Whether the worker's host and device are those that the topology gives it: the partner's, or,
+  // apart, a GPU that no other worker has.
+  absl::Status CheckPlace(const Announcement& announcement) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
+  absl::Status CheckOwnDevice(const Announcement& announcement) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   absl::Status CheckAnnouncement(const Announcement& announcement) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);

@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "common/base/log_file.h"
+#include "common/config/config.h"
 #include "common/formats/finished_mark.h"
 #include "common/process/files/run_token.h"
 #include "tandem/v1/config.pb.h"
@@ -29,20 +31,24 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
           .total_steps =
               config.trainer().max_seconds() > 0 ? 0 : config.trainer().total_training_steps(),
           .device = config.trainer().device() == "cuda" ? "cuda" : "cpu",
+          .topology = TopologyOf(config),
           .tls_cert = config.cluster().tls().cert(),
           .tls_key = config.cluster().tls().key(),
           .tls_ca = config.cluster().tls().ca()};
 }
 
-bool IsSocketOf(const LaunchPlan& plan, int pairs, const std::string& name) {
+bool IsSocketOf(const LaunchPlan& plan, const std::string& name) {
   if (plan.listen == fmt::format("unix:{}/{}", plan.run_dir, name)) return true;
   if (name.starts_with("group-") && name.ends_with(".sock")) return true;
-  for (int rank = 0; rank < pairs; ++rank) {
-    for (const char* const role : {"trainer", "rollout", "pair"}) {
+  const auto is_of = [&name](std::string_view role, int ranks) {
+    for (int rank = 0; rank < ranks; ++rank) {
       if (name == fmt::format("{}-{}.sock", role, rank)) return true;
     }
-  }
-  return false;
+    return false;
+  };
+  const Topology& workers = plan.topology;
+  return is_of("trainer", workers.trainers) || is_of("rollout", workers.rollouts) ||
+         is_of("pair", workers.rollouts);
 }
 
 namespace {
@@ -98,7 +104,9 @@ std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id
   flag("controller", plan.listen);
   flag("role", role);
   flag("rank", std::to_string(id.rank));
-  flag("device", fmt::format("{}:{}", plan.device, id.rank));
+  const int device = id.role == Role::kTrainer ? plan.topology.DeviceOfTrainer(id.rank)
+                                               : plan.topology.DeviceOfRollout(id.rank);
+  flag("device", fmt::format("{}:{}", plan.device, device));
   flag("token-file", RunTokenPath(plan.run_dir));
   if (!plan.tls_ca.empty()) {
     flag("tls-cert", plan.tls_cert);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/config/config.h"
+#include "common/types/topology.h"
 #include "deploy/launcher/supervisor.h"
 
 namespace tandem {
@@ -27,7 +28,8 @@ struct LaunchPlan {
   std::string resume_mode;     // trainer.resume_mode; empty if weights are only checked
   // trainer.total_training_steps; 0 where the config alone does not tell the number of steps.
   int64_t total_steps = 0;
-  std::string device;                     // cpu or cuda; a pair's device is "cpu:<rank>"
+  std::string device;  // cpu or cuda; a worker's is "cpu:<number>"
+  Topology topology;
   std::string tls_cert, tls_key, tls_ca;  // all empty: no TLS
 };
 
@@ -39,9 +41,9 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
 // argv of one process.
 std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id);
 
-// Whether a socket with this name in the run directory belongs to a launch of `pairs` pairs: to its
-// controller, its workers or their groups. Workers that were started by hand have other ranks.
-bool IsSocketOf(const LaunchPlan& plan, int pairs, const std::string& name);
+// Whether a socket with this name in the run directory belongs to the launch: to its controller,
+// its workers or their groups. Workers that were started by hand have other ranks.
+bool IsSocketOf(const LaunchPlan& plan, const std::string& name);
 
 // Whether this launch's run has made all its steps, as what it wrote says; false where weights are
 // only checked, and before the run has taken over what an earlier launch left.

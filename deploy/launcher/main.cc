@@ -113,9 +113,11 @@ int Launch(const Flags& flags) {
   const absl::Duration watchdog = absl::Seconds(config.cluster().watchdog_seconds());
   plan.controller_env = {{"NOTIFY_SOCKET", notify->name()},
                          {"WATCHDOG_USEC", std::to_string(absl::ToInt64Microseconds(watchdog))}};
+  const Topology topology = plan.topology;
   ProcessTable table(std::move(plan));
   const SupervisorOptions options{
-      .pairs = static_cast<int>(config.cluster().trainers()),
+      .trainers = topology.trainers,
+      .rollouts = topology.rollouts,
       .max_restarts = static_cast<int>(config.cluster().max_restarts()),
       .restart_window = absl::Seconds(config.cluster().restart_window_seconds()),
       .watchdog = watchdog,

@@ -38,7 +38,7 @@ void PrintSay(const Action& action, const ProcessTable& table) {
 class RunLoop {
  public:
   RunLoop(const SupervisorOptions& options, ProcessTable* table, NotifySocket* notify)
-      : supervisor_(options), pairs_(options.pairs), table_(table), notify_(notify) {}
+      : supervisor_(options), table_(table), notify_(notify) {}
 
   int Run() {
     Do(supervisor_.Start(RealClock().Now()));
@@ -106,9 +106,8 @@ class RunLoop {
     if (!table_->KillStrays())
       Print("Killed a process that a worker had started and left running.");
     const LaunchPlan& plan = table_->plan();
-    RemoveDeadSockets(plan.run_dir, [this, &plan](const std::string& name) {
-      return IsSocketOf(plan, pairs_, name);
-    });
+    RemoveDeadSockets(plan.run_dir,
+                      [&plan](const std::string& name) { return IsSocketOf(plan, name); });
     // The user stopped what had only waited for more commands.
     if (WasStopped() && FinishedByThisLaunch(table_->plan())) code_ = kExitDone;
     if (code_ != 0) Print(fmt::format("{}; exit code {}", action.text, code_));
@@ -120,7 +119,6 @@ class RunLoop {
   bool WasStopped() const { return code_ == 128 + SIGINT || code_ == 128 + SIGTERM; }
 
   Supervisor supervisor_;
-  const int pairs_;
   ProcessTable* table_;
   NotifySocket* notify_;
   ServiceNotifier own_notifier_;  // to systemd, where that started the launcher

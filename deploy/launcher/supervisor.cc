@@ -50,9 +50,9 @@ std::string ProcessExit::ToString() const {
 
 Actions Supervisor::Start(Instant now) {
   std::vector<ProcessId> ids = {kController};
-  for (int rank = 0; rank < options_.pairs; ++rank) {
-    ids.push_back({Role::kTrainer, rank});
-    ids.push_back({Role::kRollout, rank});
+  for (int rank = 0; rank < std::max(options_.trainers, options_.rollouts); ++rank) {
+    if (rank < options_.trainers) ids.push_back({Role::kTrainer, rank});
+    if (rank < options_.rollouts) ids.push_back({Role::kRollout, rank});
   }
   Actions actions;
   for (const ProcessId& id : ids) {

@@ -51,7 +51,8 @@ struct Action {
 using Actions = std::vector<Action>;
 
 struct SupervisorOptions {
-  int pairs = 1;
+  int trainers = 1;
+  int rollouts = 1;
   int max_restarts = 3;  // of each role within restart_window
   absl::Duration restart_window = absl::Hours(1);
   // A controller that has given no sign of life for so long is killed and restarted. It gives the

@@ -207,9 +207,22 @@ class FakeRun {
       CheckPolicy check_policy = {},
       ScrambleMode scramble = ScrambleMode::kOff,
       std::unique_ptr<WeightCheckFiles> check_files = MakeFullCheckFiles({.model_dir = "/model"}))
-      : registry({.trainers = pairs, .rollouts = pairs}, clock),
-        pool(registry, Factory(), pairs, clock),
-        placement(pairs, options),
+      : FakeRun(Topology{.trainers = pairs, .rollouts = pairs},
+                max_restarts,
+                check_policy,
+                scramble,
+                std::move(check_files)) {}
+
+  explicit FakeRun(
+      const Topology& topology,
+      int64_t max_restarts = 3,
+      CheckPolicy check_policy = {},
+      ScrambleMode scramble = ScrambleMode::kOff,
+      std::unique_ptr<WeightCheckFiles> check_files = MakeFullCheckFiles({.model_dir = "/model"}))
+      : registry({.topology = topology}, clock),
+        pool(registry, Factory(), topology, clock),
+        probe({.topology = topology, .vocab_limit = 100}),
+        own_placement(MakePlacement(topology, options)),
         weights(pool, placement.Routes(), std::move(check_files), check_policy, scramble),
         budget(max_restarts) {
     clock.OnSleep([this] { RestartMissing(); });
@@ -291,7 +304,9 @@ class FakeRun {
 
   void RestartMissing() {
     for (const WorkerRole role : {WorkerRole::kTrainer, WorkerRole::kRollout}) {
-      for (int rank = 0; rank < pool.pairs(); ++rank) {
+      const int count =
+          role == WorkerRole::kTrainer ? pool.topology().trainers : pool.topology().rollouts;
+      for (int rank = 0; rank < count; ++rank) {
         const WorkerKey key{role, rank};
         if (registry.ReadyIncarnation(key)) continue;
         // The others were only cut off for a moment and come back as they were.
@@ -321,9 +336,10 @@ class FakeRun {
   FakeResponses responses;                               // of every rollout
   WorkerRegistry registry;
   WorkerPool pool;
-  ParityProbe probe{{.pairs = pool.pairs(), .vocab_limit = 100}};
+  ParityProbe probe;
   float probe_log_prob = -1.0f;  // what trainers make of the probe's first tokens
-  ColocatedPlacement placement;
+  std::unique_ptr<Placement> own_placement;
+  Placement& placement = *own_placement;
   WeightSync weights;
   RestartBudget budget;
   FakePrompts prompts;

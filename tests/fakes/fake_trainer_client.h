@@ -59,10 +59,8 @@ class FakeTrainerClient : public TrainerClient {
     };
     on_sync ? on_sync(keep) : keep(absl::OkStatus());
   }
-  void CheckWeights(const std::string&,
-                    const std::string& hf_checkpoint,
-                    Done<WeightCheckResult> done) override {
-    done(AnswerCheckWeights(hf_checkpoint));
+  void CheckWeights(const CheckCall& command, Done<WeightCheckResult> done) override {
+    done(AnswerCheckWeights(command.hf_checkpoint));
   }
   void SaveState(const std::string& directory, int64_t version, Done<SaveReply> done) override {
     done(AnswerSaveState(directory, version));

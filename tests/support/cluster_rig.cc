@@ -89,6 +89,12 @@ void ClusterRig::SetPairs(int pairs) {
   Set("cluster.rollouts", std::to_string(pairs));
 }
 
+void ClusterRig::SetApart(int trainers, int rollouts) {
+  Set("cluster.hybrid_engine", "false");
+  Set("cluster.trainers", std::to_string(trainers));
+  Set("cluster.rollouts", std::to_string(rollouts));
+}
+
 void ClusterRig::SetFault(const std::string& role,
                           int rank,
                           const std::string& point,

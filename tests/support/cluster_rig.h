@@ -39,6 +39,8 @@ class ClusterRig {
   // Over the config file, from the next start on.
   void Set(const std::string& key, const std::string& value);
   void SetPairs(int pairs);
+  // Every worker has a device of its own.
+  void SetApart(int trainers, int rollouts);
   // Environment of everything started from now on.
   void SetEnv(const std::string& name, const std::string& value) { env_[name] = value; }
   // Kills or stops a process at a point of its work, or flips a bit there

@@ -1,4 +1,4 @@
-// The trainer's client for its paired rollout, over gRPC and the pair's Unix socket.
+// The trainer's client for a rollout that it publishes to, over gRPC and the rollout's Unix socket.
 #pragma once
 
 #include <cstdint>

@@ -56,9 +56,6 @@ constexpr char kAsync[] =
 // A section stands for all its keys that have no row.
 constexpr VerlRule kRules[] = {
     // ---- the run
-    {"trainer.nnodes", "1", "a run has one host",
-     "set it to 1; trainer.n_gpus_per_node, or cluster.trainers and cluster.rollouts, say how many "
-     "devices"},
     {"trainer.critic_warmup", "0", kNoCritic,
      "set it to 0; above 0 verl does not train the policy for so many steps"},
     {"trainer.rollout_data_dir", kAny,
@@ -193,8 +190,6 @@ constexpr VerlRule kRules[] = {
     // ---- generation
     {"rollout.name", kAny, kOneEngine, ""},
     {"rollout.mode", "sync|async", "rollouts are always servers", "leave it out"},
-    {"rollout.nnodes", "0|1", "a run has one host", "set it to 0; cluster.rollouts says how many"},
-    {"rollout.n_gpus_per_node", kAny, "rollouts share the devices of the trainers", ""},
     {"rollout.tensor_model_parallel_size", "1", kOneDevice, kOneDeviceRemedy},
     {"rollout.data_parallel_size", "1", kOneDevice, kOneDeviceRemedy},
     {"rollout.expert_parallel_size", "1", kOneDevice, kOneDeviceRemedy},
@@ -340,10 +335,6 @@ constexpr VerlRule kRules[] = {
     {"rollout.disaggregation.enabled", kOff, "a rollout prefills and decodes", kLeaveOut},
     {"rollout.limit_images", kNone, kTextOnly, kTextRemedy},
     // ---- training
-    {"actor_rollout_ref.hybrid_engine", "true", "a trainer and a rollout share a device",
-     "leave it out; cluster.trainers and cluster.rollouts say how many"},
-    {"hybrid_engine", "true", "a trainer and a rollout share a device",
-     "leave it out; cluster.trainers and cluster.rollouts say how many"},
     {"actor_rollout_ref.nccl_timeout", kAny,
      "cluster.rpc_timeout_seconds and cluster.progress_timeout_seconds are the deadlines", ""},
     {"actor.strategy", "fsdp|fsdp2", kSharded, "use verl's FSDP script of the model"},
@@ -613,14 +604,6 @@ bool VerlRuleAccepts(const VerlRule& rule, std::string_view value) {
     rest.remove_prefix(std::min(bar + 1, rest.size()));
   }
   return false;
-}
-
-std::span<const std::string_view> VerlSplitKey(std::string_view key) {
-  // With verl's hybrid engine a device has a trainer and a rollout.
-  static constexpr std::array<std::string_view, 2> kDevices = {"cluster.trainers",
-                                                               "cluster.rollouts"};
-  if (key == "trainer.n_gpus_per_node") return kDevices;
-  return {};
 }
 
 std::span<const VerlValue> VerlValues() { return kValues; }

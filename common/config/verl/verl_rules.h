@@ -49,7 +49,4 @@ std::span<const VerlValue> VerlValues();
 // nullptr: `value` is read as it is.
 const VerlValue* FindVerlValue(std::string_view key, std::string_view value);
 
-// The keys of the schema that one of verl's keys sets together: {} for any other key.
-std::span<const std::string_view> VerlSplitKey(std::string_view key);
-
 }  // namespace tandem

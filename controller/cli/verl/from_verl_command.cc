@@ -148,12 +148,10 @@ class OverrideTexts {
       const auto split = SplitHydraOverride(override.text);
       if (!split.ok()) continue;
       const std::string key = CanonicalKey(split->key);
-      const auto parts = VerlSplitKey(key);
-      for (const std::string_view part : parts) texts_[std::string(part)] = &override;
       texts_[key] = &override;
       // An entry of a JSON object stands for the object, too.
       const size_t dot = key.rfind('.');
-      if (parts.empty() && dot != std::string::npos && FindKey(key) == nullptr) {
+      if (dot != std::string::npos && FindKey(key) == nullptr) {
         texts_[key.substr(0, dot)] = &override;
       }
     }

@@ -103,14 +103,6 @@ TEST_CASE("required keys are asked for by name") {
   REQUIRE(problem.find("data.train_files is required") != std::string::npos);
 }
 
-TEST_CASE("unequal numbers of trainers and rollouts are refused, naming the missing partner") {
-  REQUIRE(Problem({"cluster.trainers=2"})
-              .find("trainer rank 1 has no partner rollout rank 1; make the two equal "
-                    "(cluster.trainers at --set)") != std::string::npos);
-  REQUIRE(Problem({"cluster.rollouts=3", "cluster.trainers=2"})
-              .find("rollout rank 2 has no partner trainer rank 2") != std::string::npos);
-}
-
 TEST_CASE("a file without a name is refused, and its key named") {
   REQUIRE(Problem({"data.train_files="}).find("data.train_files holds an empty file name") !=
           std::string::npos);

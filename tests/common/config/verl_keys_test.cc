@@ -54,7 +54,7 @@ TEST_CASE("verl's spellings are accepted and reported in one line") {
 
 TEST_CASE("verl's keys that ask for nothing else are accepted and listed once") {
   const LoadedConfig loaded = LoadSet(
-      {"trainer.nnodes=1", "actor_rollout_ref.rollout.name=vllm", "trainer.critic_warmup=0",
+      {"trainer.val_only=False", "actor_rollout_ref.rollout.name=vllm", "trainer.critic_warmup=0",
        "actor_rollout_ref.model.use_remove_padding=True", "critic.optim.lr=1e-5",
        "actor_rollout_ref.rollout.tensor_model_parallel_size=1",
        "actor_rollout_ref.actor.strategy=fsdp2", "actor_rollout_ref.actor.use_dynamic_bsz=True",
@@ -62,7 +62,7 @@ TEST_CASE("verl's keys that ask for nothing else are accepted and listed once") 
        "actor_rollout_ref.rollout.engine_kwargs.vllm.seed=3", "reward_model.reward_manager=dapo"});
   REQUIRE(loaded.notices.size() == 1);
   REQUIRE(loaded.notices[0] ==
-          "12 verl keys have no effect here: trainer.nnodes, actor_rollout_ref.rollout.name, "
+          "12 verl keys have no effect here: trainer.val_only, actor_rollout_ref.rollout.name, "
           "trainer.critic_warmup, actor_rollout_ref.model.use_remove_padding, critic.optim.lr, "
           "actor_rollout_ref.rollout.tensor_model_parallel_size, actor_rollout_ref.actor.strategy, "
           "actor_rollout_ref.actor.use_dynamic_bsz, "
@@ -91,7 +91,6 @@ TEST_CASE("verl's keys that would change the result are refused by name with rea
           "--set: actor_rollout_ref.rollout.tensor_model_parallel_size: 2 cannot be honoured: a "
           "rollout is one device; set it to 1; cluster.rollouts says how many there are");
   const std::map<std::string, std::string> hints = {
-      {"trainer.nnodes=2", "a run has one host; set it to 1"},
       {"trainer.critic_warmup=5", "does not train the policy for so many steps"},
       {"trainer.val_only=true", "tandemctl evaluate"},
       {"actor_rollout_ref.actor.strategy=megatron", "use verl's FSDP script of the model"},
@@ -175,14 +174,17 @@ TEST_CASE("all keys of another engine are refused in one line") {
 }
 
 TEST_CASE("the devices of a node are those of trainers and rollouts") {
-  const LoadedConfig loaded = LoadSet({"trainer.n_gpus_per_node=4"});
+  const LoadedConfig loaded = LoadSet({"trainer.n_gpus_per_node=4", "trainer.nnodes=1"});
   REQUIRE(loaded.config.cluster().trainers() == 4);
   REQUIRE(loaded.config.cluster().rollouts() == 4);
-  REQUIRE(loaded.notices == std::vector<std::string>{
-                                "verl's names of keys: trainer.n_gpus_per_node is "
-                                "cluster.trainers, trainer.n_gpus_per_node is cluster.rollouts"});
-  REQUIRE(Refusal({"trainer.n_gpus_per_node=4", "cluster.trainers=2"})
-              .find("cluster.trainers is already set at --set") != std::string::npos);
+  REQUIRE(loaded.notices.empty());
+  const LoadedConfig apart = LoadSet(
+      {"actor_rollout_ref.hybrid_engine=False", "trainer.n_gpus_per_node=4",
+       "actor_rollout_ref.rollout.nnodes=1", "actor_rollout_ref.rollout.n_gpus_per_node=2"});
+  REQUIRE_FALSE(apart.config.cluster().hybrid_engine());
+  REQUIRE(apart.config.cluster().trainers() == 4);
+  REQUIRE(apart.config.cluster().rollouts() == 2);
+  REQUIRE(apart.without_effect.empty());
 }
 
 TEST_CASE("the last override of a key counts, whatever an earlier one asks for") {
@@ -280,12 +282,9 @@ TEST_CASE("a key that only verl has is explained") {
   REQUIRE(*ExplainConfig("actor_rollout_ref.rollout.name") ==
           "actor_rollout_ref.rollout.name\n  of        verl\n  default   `???`\n"
           "  here      no effect\n  why       there is one rollout engine, Tandem's own\n");
-  const std::string nodes = *ExplainConfig("trainer.nnodes");
-  REQUIRE(nodes.find("no effect as `1`, else refused") != std::string::npos);
-  REQUIRE(nodes.find("otherwise: set it to 1") != std::string::npos);
-  REQUIRE(
-      ExplainConfig("trainer.n_gpus_per_node")->find("`cluster.trainers` and `cluster.rollouts`") !=
-      std::string::npos);
+  const std::string parallel = *ExplainConfig("rollout.tensor_model_parallel_size");
+  REQUIRE(parallel.find("no effect as `1`, else refused") != std::string::npos);
+  REQUIRE(parallel.find("otherwise: set it to 1") != std::string::npos);
   REQUIRE_FALSE(ExplainConfig("trainer.nonsense_of_nobody").ok());
 }
 

@@ -12,14 +12,14 @@ namespace tandem {
 
 TEST_CASE("pairs get neighbouring cores of their own out of those that are allowed", "[cores]") {
   const std::vector<int> allowed = {2, 3, 5, 8, 13, 21};
-  REQUIRE(SelectPairCores(allowed, 0, 2, 3) == std::vector<int>{2, 3, 5});
-  REQUIRE(SelectPairCores(allowed, 1, 2, 3) == std::vector<int>{8, 13, 21});
-  REQUIRE(SelectPairCores(allowed, 2, 3, 1) == std::vector<int>{5});
+  REQUIRE(SelectCores(allowed, 0, 2, 3) == std::vector<int>{2, 3, 5});
+  REQUIRE(SelectCores(allowed, 1, 2, 3) == std::vector<int>{8, 13, 21});
+  REQUIRE(SelectCores(allowed, 2, 3, 1) == std::vector<int>{5});
   for (int pairs = 1; pairs <= 6; ++pairs) {
     for (int threads = 1; pairs * threads <= 6; ++threads) {
       std::set<int> taken;
       for (int pair = 0; pair < pairs; ++pair) {
-        const std::vector<int> cores = SelectPairCores(allowed, pair, pairs, threads);
+        const std::vector<int> cores = SelectCores(allowed, pair, pairs, threads);
         REQUIRE(cores.size() == static_cast<size_t>(threads));
         for (const int core : cores) REQUIRE(taken.insert(core).second);
       }
@@ -28,15 +28,15 @@ TEST_CASE("pairs get neighbouring cores of their own out of those that are allow
 }
 
 TEST_CASE("nothing is pinned where the pairs' threads are more than the cores", "[cores]") {
-  REQUIRE(SelectPairCores({0, 1}, 0, 3, 1).empty());
-  REQUIRE(SelectPairCores({0, 1}, 0, 1, 3).empty());
-  REQUIRE(SelectPairCores({0, 1}, 1, 2, 2).empty());
-  REQUIRE(SelectPairCores({}, 0, 1, 1).empty());
+  REQUIRE(SelectCores({0, 1}, 0, 3, 1).empty());
+  REQUIRE(SelectCores({0, 1}, 0, 1, 3).empty());
+  REQUIRE(SelectCores({0, 1}, 1, 2, 2).empty());
+  REQUIRE(SelectCores({}, 0, 1, 1).empty());
   // A rank that is not a pair's, and counts that overflow an int.
-  REQUIRE(SelectPairCores({0, 1}, 2, 2, 1).empty());
-  REQUIRE(SelectPairCores({0, 1}, -1, 2, 1).empty());
-  REQUIRE(SelectPairCores({0, 1}, 0, 1 << 20, 1 << 20).empty());
-  REQUIRE(SelectPairCores({0, 1}, 0, 2, 0).empty());
+  REQUIRE(SelectCores({0, 1}, 2, 2, 1).empty());
+  REQUIRE(SelectCores({0, 1}, -1, 2, 1).empty());
+  REQUIRE(SelectCores({0, 1}, 0, 1 << 20, 1 << 20).empty());
+  REQUIRE(SelectCores({0, 1}, 0, 2, 0).empty());
 }
 
 TEST_CASE("threads are pinned where the environment asks for it", "[cores]") {

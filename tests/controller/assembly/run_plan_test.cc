@@ -20,9 +20,9 @@ constexpr int64_t kRunPlanGib = int64_t{1} << 30;
 
 struct Workers {
   FakeClock clock;
-  WorkerRegistry registry{{.trainers = 2, .rollouts = 2, .heartbeat_timeout = absl::Hours(1)},
-                          clock};
-  WorkerPool pool{registry, {}, 2, clock};
+  WorkerRegistry registry{
+      {.topology = {.trainers = 2, .rollouts = 2}, .heartbeat_timeout = absl::Hours(1)}, clock};
+  WorkerPool pool{registry, {}, {.trainers = 2, .rollouts = 2}, clock};
 
   void Come(WorkerRole role, int rank, int64_t device_bytes) {
     const WorkerKey key{role, rank};

@@ -87,7 +87,7 @@ TEST_CASE("Before the first step the ledgers of now are shown", "[ctl][memory]")
   const StepMemory memory = MakeStepMemory(status, {});
   REQUIRE(memory.phases.size() == 1);
   REQUIRE(memory.phases[0].phase == "generate");
-  REQUIRE(PairOf(memory.phases[0], 0).peak_bytes() == 50 * kMib);
+  REQUIRE(PairOf(memory.phases[0], {}).peak_bytes() == 50 * kMib);
   std::ostringstream out;
   REQUIRE(PrintMemory(memory, {}, out).ok());
   REQUIRE(out.str().find("no step is finished") != std::string::npos);

@@ -96,6 +96,36 @@ TEST_CASE("Peak and share are those of the phase that needs the most", "[plan]")
   REQUIRE(streamed.phases[streamed.peak].phase == "optimize");  // the buffers of the moments
 }
 
+TEST_CASE("Apart, each role has a device, and nobody makes room for the other", "[plan]") {
+  const ModelSpec spec = SmallSpec();
+  MemoryPlanInput input = SmallInput();
+  input.apart = true;
+  input.free_cache_engine = "false";
+  const MemoryPlan plan = PlanMemory(spec, input);
+  REQUIRE(plan.fits());
+  REQUIRE(plan.sleep_level == 0);
+  for (const PlannedPhase& phase : plan.phases) {
+    REQUIRE(plan.DeviceBytes(phase) == std::max(plan.Bytes(phase, true), plan.Bytes(phase, false)));
+    REQUIRE(plan.DeviceBytes(phase) <= plan.peak_bytes());
+    // The rollout serves in every phase, with all that it has.
+    REQUIRE(plan.Bytes(phase, false) == plan.Bytes(plan.phases.front(), false));
+  }
+  REQUIRE(plan.Find("sleep") == nullptr);
+  REQUIRE(plan.Find("drain") != nullptr);
+
+  // A device that holds one role at a time: too small for both, large enough for each.
+  input.device_bytes = plan.peak_bytes();
+  const MemoryPlan tight = PlanMemory(spec, input);
+  REQUIRE(tight.fits());
+  input.apart = false;
+  REQUIRE_FALSE(PlanMemory(spec, input).fits());
+
+  const auto back = MemoryPlanFromJson(MemoryPlanToJson(plan));
+  REQUIRE(back.ok());
+  REQUIRE(back->apart);
+  REQUIRE(back->peak_bytes() == plan.peak_bytes());
+}
+
 TEST_CASE("The plan knows what ranks, a reference, offload and the data type add", "[plan]") {
   const ModelSpec spec = SmallSpec();
   MemoryPlanInput input = SmallInput();

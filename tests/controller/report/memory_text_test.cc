@@ -137,6 +137,34 @@ TEST_CASE("Measured bars leave out what planned bars leave out: beside a GPU, ho
   }
 }
 
+TEST_CASE("Apart, devices, roles and the fuller device are told", "[memory]") {
+  MemoryPlan plan = PrintedPlan();
+  plan.apart = true;
+  const std::string text = MemoryPlanText(plan);
+  REQUIRE(Has(text, "memory plan of a trainer and a rollout, device of "));
+  REQUIRE(Has(text, " each\n"));
+  REQUIRE(Has(text, "fuller"));
+  REQUIRE(Has(text, "trainer and rollout have a device each, and the rollout never sleeps"));
+  const PlannedPhase& peak = plan.phases[plan.peak];
+  const bool trainers = plan.Bytes(peak, true) >= plan.Bytes(peak, false);
+  REQUIRE(Has(MemoryPlanSummary(plan),
+              trainers ? ", on the trainer's device: " : ", on the rollout's device: "));
+
+  // The heaviest of each role need not have the same rank.
+  StepMemory memory{.step = 1, .state = "run, step 1", .plan = plan};
+  const auto of = [](int64_t bytes) { return LedgerSnapshot{.memory_peak_bytes = bytes}; };
+  memory.phases = {
+      {"train",
+       2.0,
+       900,
+       {{true, 0, of(900)}, {true, 1, of(100)}, {false, 0, of(200)}, {false, 2, of(500)}}}};
+  const ShownWorkers shown = HeaviestWorkers(memory.phases, true);
+  REQUIRE(shown.Text() == "trainer 0 and rollout 2");
+  REQUIRE(PairOf(memory.phases[0], shown).peak_bytes() == 900);
+  REQUIRE(Has(StepMemoryText(memory), "run, step 1, trainer 0 and rollout 2, device of "));
+  REQUIRE(HeaviestWorkers(memory.phases, false).Text() == "pair 0");
+}
+
 TEST_CASE("On a GPU peaks are the device's, and what no ledger counts of it is shown") {
   constexpr int64_t kKiB = 1024;
   StepMemory memory{.step = 1, .state = "run, step 1", .plan = PrintedPlan()};
@@ -150,11 +178,11 @@ TEST_CASE("On a GPU peaks are the device's, and what no ledger counts of it is s
       .device_bytes = 200 * kKiB, .device_peak_bytes = 200 * kKiB, .memory_peak_bytes = 500 * kKiB};
   rollout.driver_total_bytes = 1000 * kKiB;  // it has rested, and not asked
   memory.phases = {{"train", 2.0, 550 * kKiB, {{true, 0, trainer}, {false, 0, rollout}}}};
-  const PairMemory pair = PairOf(memory.phases[0], 0);
+  const PairMemory pair = PairOf(memory.phases[0], {});
   REQUIRE(pair.peak_bytes() == 550 * kKiB);
-  const std::string line = DriverLine(pair);
+  const std::string line = DriverLines(pair);
   REQUIRE(Has(line, "580 KiB of 1000 KiB in use; 80 KiB of it is in neither ledger"));
   REQUIRE(Has(StepMemoryText(memory), line));
   memory.phases[0].workers[0].ledger.driver_free_bytes = 0;
-  REQUIRE(DriverLine(PairOf(memory.phases[0], 0)).empty());
+  REQUIRE(DriverLines(PairOf(memory.phases[0], {})).empty());
 }

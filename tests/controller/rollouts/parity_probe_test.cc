@@ -12,8 +12,10 @@ namespace {
 
 using testing::Says;
 
-constexpr ParityProbeOptions kTwoPairs{
-    .pairs = 2, .vocab_limit = 50, .temperature = 0.7f, .max_tokens = 1024};
+constexpr ParityProbeOptions kTwoPairs{.topology = {.trainers = 2, .rollouts = 2},
+                                       .vocab_limit = 50,
+                                       .temperature = 0.7f,
+                                       .max_tokens = 1024};
 
 // What a rollout would answer.
 Sample AnswerTo(const GroupRequest& request) {
@@ -70,11 +72,38 @@ TEST_CASE("Probe asks every rollout for the same tokens in every step", "[probe]
   REQUIRE(ParityProbe(kTwoPairs).Begin(9, 0)[1].prompt == first[1].prompt);
 }
 
+TEST_CASE("Probe samples of all rollouts of a trainer are its own, with ids of their own",
+          "[probe]") {
+  ParityProbe probe({.topology = {.trainers = 2, .rollouts = 5, .apart = true}, .vocab_limit = 50});
+  const std::vector<GroupRequest> requests = probe.Begin(1, 7);
+  REQUIRE(requests.size() == 15);
+  for (const GroupRequest& request : requests) REQUIRE(probe.Put(AnswerTo(request)).ok());
+  REQUIRE(probe.Samples(1, 0)->size() == 9);
+  REQUIRE(probe.Samples(1, 1)->size() == 6);
+  for (int trainer = 0; trainer < 2; ++trainer) {
+    std::set<uint64_t> ids;
+    const std::vector<Sample> samples = *probe.Samples(1, trainer);
+    for (const Sample& sample : samples) {
+      ids.insert(sample.sample_id);
+      REQUIRE(probe.PutLogProbs(1, trainer, sample.sample_id, sample.log_probs).ok());
+    }
+    REQUIRE(ids.size() == samples.size());
+  }
+  REQUIRE(*probe.Compare() == 15 * 4);
+  // A difference names the rollout and the trainer that scored it.
+  std::vector<float> other = probe.Samples(1, 0)->back().log_probs;
+  other[0] += 1;
+  REQUIRE(probe.PutLogProbs(1, 0, probe.Samples(1, 0)->back().sample_id, other).ok());
+  const absl::Status differs = probe.Compare().status();
+  REQUIRE(Says(differs, "rollout 4 says log-prob"));
+  REQUIRE(Says(differs, "trainer 0 says"));
+}
+
 TEST_CASE("Probe fits into the longest sample that a run allows", "[probe]") {
   for (const auto& [most, sequences] : std::vector<std::pair<int64_t, size_t>>{
            {2, 1}, {5, 1}, {24, 1}, {25, 2}, {66, 2}, {67, 3}, {511, 3}}) {
     INFO(most);
-    ParityProbe probe({.pairs = 1, .vocab_limit = 3, .max_tokens = most});
+    ParityProbe probe({.vocab_limit = 3, .max_tokens = most});
     const std::vector<GroupRequest> groups = probe.Begin(1, 0);
     REQUIRE(groups.size() == sequences);
     for (const GroupRequest& group : groups) {

@@ -24,13 +24,12 @@ class TellingTrainer : public testing::FakeTrainerClient {
  public:
   TellingTrainer(testing::CallJournal& journal, int rank, int64_t incarnation)
       : FakeTrainerClient(journal, rank, incarnation, {}), rank_(rank) {}
-  void CheckWeights(const std::string& address,
-                    const std::string&,
-                    Done<WeightCheckResult> done) override {
-    done(WeightCheckResult{.expected = 1,
-                           .checked = 1,
-                           .mismatched = 1,
-                           .first_difference = fmt::format("trainer {} at {}", rank_, address)});
+  void CheckWeights(const CheckCall& command, Done<WeightCheckResult> done) override {
+    done(WeightCheckResult{
+        .expected = 1,
+        .checked = 1,
+        .mismatched = 1,
+        .first_difference = fmt::format("trainer {} at {}", rank_, command.rollout_address)});
   }
 
  private:
@@ -58,7 +57,7 @@ struct CrossedSync {
          return std::make_shared<testing::FakeRolloutClient>(run.journal, entry.key().rank,
                                                              entry.incarnation);
        }},
-      2,
+      {.trainers = 2, .rollouts = 2},
       run.clock};
   WeightSync weights;
 };
@@ -73,13 +72,25 @@ TEST_CASE("routes find the other end, and a trainer without a route sends nothin
   REQUIRE(routes.rollouts() == std::vector<int>{0, 1});
   REQUIRE(routes.list().front() == SyncRoute{.trainer = 1, .rollout = 0});
   REQUIRE(routes.TrainerOf(1) == 2);
-  REQUIRE(routes.RolloutOf(1) == 0);
-  REQUIRE(routes.RolloutOf(0) == std::nullopt);
+  const auto rounds = routes.Rounds({0, 1});
+  REQUIRE(rounds == std::vector<RolloutOfTrainer>{{{1, 0}, {2, 1}}});
+}
+
+TEST_CASE("rollouts of one trainer are in rounds of their own, the others in the first",
+          "[weight_sync]") {
+  const TrainOptions options;
+  const Topology topology{.trainers = 2, .rollouts = 5, .apart = true};
+  const SyncRoutes routes = MakePlacement(topology, options)->Routes();
+  REQUIRE(routes.Rounds(routes.rollouts()) ==
+          std::vector<RolloutOfTrainer>{{{0, 0}, {1, 1}}, {{0, 2}, {1, 3}}, {{0, 4}}});
+  // Of rollouts that came back, two of one trainer and one of the other.
+  REQUIRE(routes.Rounds({1, 2, 3}) == std::vector<RolloutOfTrainer>{{{0, 2}, {1, 1}}, {{1, 3}}});
+  REQUIRE(routes.Rounds({}).empty());
 }
 
 TEST_CASE("where trainer and rollout share a device, equal ranks are a route", "[weight_sync]") {
   const TrainOptions options;
-  const SyncRoutes routes = ColocatedPlacement(3, options).Routes();
+  const SyncRoutes routes = MakePlacement({.trainers = 3, .rollouts = 3}, options)->Routes();
   REQUIRE(routes.rollouts() == std::vector<int>{0, 1, 2});
   for (const int rank : routes.rollouts()) REQUIRE(routes.TrainerOf(rank) == rank);
 }
@@ -127,6 +138,47 @@ TEST_CASE("a trainer that cannot reach its rollout blames the one of its route",
   REQUIRE(testing::Says(failed, "rollout 1 (reported by trainer 0): BeginUpdate: socket closed"));
   REQUIRE(sync.run.registry.Missing().size() == 1);
   REQUIRE(sync.run.registry.Missing()[0].rfind("rollout 1 (lost", 0) == 0);
+}
+
+TEST_CASE("apart, every rollout is sent the weights by its publisher, once, and checked",
+          "[weight_sync]") {
+  FakeRun run(Topology{.trainers = 2, .rollouts = 3, .apart = true}, 3,
+              {.when = CheckPolicy::When::kAlways});
+  const auto synced = run.weights.Sync(0, "");
+  INFO(synced.status().ToString());
+  REQUIRE(synced.ok());
+  REQUIRE(synced->ranks == std::vector<int>{0, 1, 2});
+  REQUIRE(synced->sent.size() == 3);
+  REQUIRE(synced->rounds.size() == 2);
+  REQUIRE(synced->checks.size() == 2);
+  REQUIRE(testing::Has(synced->checked, "on each of 3 rollouts"));
+  const auto sent = [&](int trainer, const std::string& targets, int rollout) {
+    return run.journal.Count(fmt::format("trainer {} SyncWeights(v0, targets {}, {})", trainer,
+                                         targets, AddressOf(run.pool, rollout)));
+  };
+  REQUIRE(sent(0, "0+1", 0) == 1);
+  REQUIRE(sent(1, "0+1", 1) == 1);
+  REQUIRE(sent(0, "0", 2) == 1);
+  // A trainer with nothing to send takes part in the gathers of the second round.
+  REQUIRE(run.journal.Count("trainer 1 SyncWeights(v0, targets 0, )") == 1);
+  REQUIRE(run.weights.Wake().ok());
+  REQUIRE(run.weights.Complete(0));
+  REQUIRE(run.weights.TakeSyncs().size() == 3);
+}
+
+TEST_CASE("apart, trainers without a rollout gather, and a lost rollout is blamed by its rank",
+          "[weight_sync]") {
+  FakeRun few(Topology{.trainers = 3, .rollouts = 1, .apart = true});
+  REQUIRE(few.weights.Sync(0, "").ok());
+  REQUIRE(few.journal.Count("trainer 2 SyncWeights(v0, targets 0, )") == 1);
+
+  FakeRun run(Topology{.trainers = 2, .rollouts = 3, .apart = true});
+  run.journal.FailNext("trainer 0", "SyncWeights",
+                       WithOrigin(absl::UnavailableError("socket closed"), FailureOrigin::kPartner),
+                       1);
+  const absl::Status failed = run.weights.Sync(0, "").status();
+  REQUIRE(testing::Says(failed, "rollout 2 (reported by trainer 0): socket closed"));
+  REQUIRE_FALSE(run.weights.Complete(0));
 }
 
 }  // namespace tandem

@@ -45,6 +45,25 @@ TEST_CASE("P7: resident weights come before the step, the probe before its train
   REQUIRE(run.store.steps.at(1).metrics.at("weights/probe_tokens") == 12);
 }
 
+TEST_CASE("Apart, rollouts are only drained before a sync, and each is scored by its publisher",
+          "[train_loop][probe]") {
+  testing::FakeRun run(Topology{.trainers = 2, .rollouts = 3, .apart = true});
+  const absl::Status ended = WithProbe(run).Run();
+  INFO(ended.ToString());
+  REQUIRE(ended.ok());
+  REQUIRE(run.progress.phases == Lines{"verify", "generate", "score", "probe", "advantage", "train",
+                                       "optimize", "drain", "sync", "wake", "record", "save"});
+  const Lines lines = run.journal.Take();
+  const size_t trained = IndexOf(lines, "trainer 1 OptimizerStep(v1)");
+  for (const std::string rank : {"0", "1", "2"}) {
+    REQUIRE(std::count(lines.begin(), lines.end(), "rollout " + rank + " VerifyWeights(v0)") == 1);
+    REQUIRE(IndexOf(lines, "rollout " + rank + " Sleep(drain)") > trained);
+  }
+  // Three prompts, two tokens each, on three rollouts.
+  REQUIRE(run.store.steps.at(1).metrics.at("weights/probe_tokens") == 18);
+  REQUIRE(run.weights.Complete(1));
+}
+
 TEST_CASE("P7: the probe reaches no reward, metric or training", "[train_loop][probe]") {
   testing::FakeRun with(2), without(2);
   REQUIRE(WithProbe(with, 2).Run().ok());

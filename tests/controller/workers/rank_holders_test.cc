@@ -197,7 +197,7 @@ TEST_CASE("A start after the host's restart waits for its workers beyond the ran
   REQUIRE(next.Missing() ==
           std::vector<std::string>{"trainer 0 (held by process 41 for up to 10s more)",
                                    "rollout 0 (held by process 42 for up to 10s more)"});
-  WorkerPool pool(next, {}, 1, f.clock);
+  WorkerPool pool(next, {}, {}, f.clock);
   f.clock.OnSleep([&] {
     // As workers do, which try again until they are accepted.
     (void)next.Register(f.Hello(kHeldTrainer, 50, ""));
@@ -212,7 +212,7 @@ TEST_CASE("The wait for workers that stay away ends after the ranks are free", "
   f.Ran({f.Hello(kHeldTrainer, 41, "")});
   WorkerRegistry next(f.options, f.clock);
   next.Reserve(f.holders.Read());
-  WorkerPool pool(next, {}, 1, f.clock);
+  WorkerPool pool(next, {}, {}, f.clock);
   const Instant start = f.clock.Now();
   const absl::Status gave_up = pool.WaitUntilComplete(absl::Seconds(2), nullptr);
   REQUIRE(WorkerDidNotReturn(gave_up));
@@ -233,7 +233,7 @@ TEST_CASE("A run that has ended holds no ranks", "[holders]") {
 TEST_CASE("Workers that register while the file is written share the next write of it",
           "[holders]") {
   HoldersFixture f;
-  f.options.trainers = 8;
+  f.options.topology.trainers = 8;
   WorkerRegistry registry(f.options, f.clock);
   struct {
     Mutex mutex;

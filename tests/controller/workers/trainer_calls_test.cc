@@ -32,8 +32,8 @@ absl::Status Collect(testing::FakeRun& run, const std::vector<absl::Status>& ans
       if (rank != static_cast<size_t>(first)) answer(rank);
     }
   };
-  const SyncRoutes routes = run.placement.Routes();
-  return CallAllTrainers<int>(run.pool, call, {.routes = &routes}).status();
+  const RolloutOfTrainer rollouts = run.placement.Routes().Rounds(AllRanks(run.pool)).front();
+  return CallAllTrainers<int>(run.pool, call, {.rollouts = rollouts}).status();
 }
 
 }  // namespace
@@ -103,8 +103,7 @@ TEST_CASE("A rollout is blamed by the routes of the call, and no worker is witho
     for (const std::string& missing : run.registry.Missing()) text += "; " + missing.substr(0, 15);
     return text;
   };
-  const SyncRoutes crossed({{.trainer = 0, .rollout = 1}, {.trainer = 1, .rollout = 0}});
-  REQUIRE(blame({.routes = &crossed}) ==
+  REQUIRE(blame({.rollouts = {{0, 1}, {1, 0}}}) ==
           "rollout 1 (reported by trainer 0): socket closed; rollout 1 (lost");
   REQUIRE(blame({}) == "trainer 0: socket closed");
 }

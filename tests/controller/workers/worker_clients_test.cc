@@ -82,7 +82,7 @@ TEST_CASE("A trainer's client answers calls that it does not implement") {
   RequireUnimplemented(
       AnswerOf<SyncReply>([&](auto end) { trainer.SyncWeights({}, end); }).status(), "SyncWeights");
   RequireUnimplemented(
-      AnswerOf<WeightCheckResult>([&](auto end) { trainer.CheckWeights("", "", end); }).status(),
+      AnswerOf<WeightCheckResult>([&](auto end) { trainer.CheckWeights({}, end); }).status(),
       "CheckWeights");
   RequireUnimplemented(StatusOf([&](auto end) { trainer.Shutdown(end); }), "Shutdown");
 }

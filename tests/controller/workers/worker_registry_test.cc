@@ -39,8 +39,7 @@ std::vector<WorkerKey> Keys(const std::vector<WorkerEntry>& workers) {
 
 struct WorkerRegistryFixture {
   testing::FakeClock clock;
-  RegistryOptions options{.trainers = 1,
-                          .rollouts = 1,
+  RegistryOptions options{.topology = {.trainers = 1, .rollouts = 1},
                           .heartbeat_timeout = absl::Seconds(10),
                           .tokenizer_digest = "digest"};
   WorkerRegistry registry{options, clock};
@@ -106,6 +105,31 @@ TEST_CASE("WorkerRegistry replaces a rank by a new process under a new incarnati
   REQUIRE(*f.registry.Register(Hello(kRegisteredTrainer, "n2")) == 2);
   REQUIRE(absl::IsAborted(f.registry.Heartbeat(kRegisteredTrainer, 1, {})));
   REQUIRE(f.registry.Heartbeat(kRegisteredTrainer, 2, {}).ok());
+}
+
+TEST_CASE("WorkerRegistry gives workers apart no device twice, and one host so far", "[registry]") {
+  WorkerRegistryFixture f;
+  f.options.topology = {.trainers = 1, .rollouts = 2, .apart = true};
+  WorkerRegistry registry(f.options, f.clock);
+  const auto on = [](WorkerKey key, const std::string& host, const std::string& uuid) {
+    Announcement worker = Hello(key, key.Text());
+    worker.boot_id = host;
+    worker.device_uuid = uuid;
+    return worker;
+  };
+  REQUIRE(registry.Register(on(kRegisteredTrainer, "host-a", "GPU-1")).ok());
+  const absl::Status twice = registry.Register(on(kRollout0, "host-a", "GPU-1")).status();
+  REQUIRE(absl::IsFailedPrecondition(twice));
+  REQUIRE(Says(twice, "rollout 0 and trainer 0 are both on device"));
+  const absl::Status far = registry.Register(on(kRollout0, "host-b", "GPU-2")).status();
+  REQUIRE(absl::IsFailedPrecondition(far));
+  REQUIRE(Says(far, "all workers have to be on one host so far"));
+  REQUIRE(registry.Register(on(kRollout0, "host-a", "GPU-2")).ok());
+  REQUIRE(registry.Missing() == std::vector<std::string>{"rollout 1 (never registered)"});
+  // CPU devices have no identity: their numbers only tell workers apart.
+  REQUIRE(registry.Register(on({WorkerRole::kRollout, 1}, "host-a", "")).ok());
+  REQUIRE(Says(registry.Register(on({WorkerRole::kRollout, 2}, "host-a", "")).status(),
+               "cluster.rollouts is 2"));
 }
 
 TEST_CASE("WorkerRegistry keeps a rank for the process that beats, and says who has it",

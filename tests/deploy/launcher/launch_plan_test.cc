@@ -39,19 +39,39 @@ TEST_CASE("every process gets its command line and its log") {
 }
 
 TEST_CASE("a launch's sockets are those of its controller, its ranks and their groups") {
-  const auto loaded = LoadConfig("", {"cluster.run_dir=/r"});
+  const auto loaded = LoadConfig("", {"cluster.run_dir=/r", "cluster.hybrid_engine=false",
+                                      "cluster.trainers=2", "cluster.rollouts=3"});
   REQUIRE(loaded.ok());
   const LaunchPlan plan = MakeLaunchPlan(loaded->config, "/b", "c.yaml", {});
   for (const char* own :
-       {"controller.sock", "trainer-0.sock", "rollout-1.sock", "pair-1.sock", "group-12.sock"}) {
+       {"controller.sock", "trainer-0.sock", "rollout-2.sock", "pair-2.sock", "group-12.sock"}) {
     INFO(own);
-    REQUIRE(IsSocketOf(plan, 2, own));
+    REQUIRE(IsSocketOf(plan, own));
   }
   for (const char* other : {"trainer-2.sock", "rollout-12.sock", "pair-1.sock.old", "proxy.sock",
                             "group-1.txt", "trainer-0.address"}) {
     INFO(other);
-    REQUIRE_FALSE(IsSocketOf(plan, 2, other));
+    REQUIRE_FALSE(IsSocketOf(plan, other));
   }
+}
+
+TEST_CASE("workers that share a device are given the same one, others one of their own") {
+  const auto device = [](const std::vector<std::string>& overrides, const ProcessId& id) {
+    const auto loaded = LoadConfig("", overrides);
+    REQUIRE(loaded.ok());
+    const std::string line = Line(MakeLaunchPlan(loaded->config, "/b", "c.yaml", {}), id);
+    const size_t at = line.find("--device ") + 9;
+    return line.substr(at, line.find(' ', at) - at);
+  };
+  const std::vector<std::string> colocated = {"cluster.run_dir=/r", "cluster.trainers=2"};
+  REQUIRE(device(colocated, {Role::kTrainer, 1}) == "cpu:1");
+  REQUIRE(device(colocated, {Role::kRollout, 1}) == "cpu:1");
+  const std::vector<std::string> apart = {"cluster.run_dir=/r", "cluster.trainers=2",
+                                          "cluster.rollouts=3", "cluster.hybrid_engine=false",
+                                          "trainer.device=cuda"};
+  REQUIRE(device(apart, {Role::kTrainer, 1}) == "cuda:1");
+  REQUIRE(device(apart, {Role::kRollout, 0}) == "cuda:2");
+  REQUIRE(device(apart, {Role::kRollout, 2}) == "cuda:4");
 }
 
 TEST_CASE("every process is told its log, and when that begins anew") {

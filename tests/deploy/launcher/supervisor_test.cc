@@ -51,7 +51,7 @@ std::string Said(const Actions& actions) {
 }
 
 struct Fixture {
-  explicit Fixture(SupervisorOptions options = {.pairs = 2, .max_restarts = 2})
+  explicit Fixture(SupervisorOptions options = {.trainers = 2, .rollouts = 2, .max_restarts = 2})
       : supervisor(options) {
     started = Text(supervisor.Start(now));
   }
@@ -108,7 +108,7 @@ TEST_CASE("a worker that dies is restarted, a second time after a delay") {
 
 TEST_CASE(
     "when restarts are spent everything stops, the controller first, and the error says why") {
-  Fixture f({.pairs = 2, .max_restarts = 1});
+  Fixture f({.trainers = 2, .rollouts = 2, .max_restarts = 1});
   REQUIRE(f.Exit(kRollout0, 70) == "spawn rollout 0");
   const Actions actions = f.supervisor.OnExit(kRollout1, {.code = 69}, f.now);
   REQUIRE(Text(actions) == "terminate controller");
@@ -126,7 +126,7 @@ TEST_CASE(
 }
 
 TEST_CASE("each role has restarts of its own, and gets them back after the window") {
-  Fixture f({.pairs = 2, .max_restarts = 1, .restart_window = absl::Hours(1)});
+  Fixture f({.trainers = 2, .rollouts = 2, .max_restarts = 1, .restart_window = absl::Hours(1)});
   REQUIRE(f.Crash(kRollout0) == "spawn rollout 0");
   REQUIRE(f.Crash(kTrainer0) == "spawn trainer 0");
   REQUIRE(f.Crash(kController) == "spawn controller");
@@ -139,7 +139,7 @@ TEST_CASE("each role has restarts of its own, and gets them back after the windo
 }
 
 TEST_CASE("a controller that falls silent is killed and restarted") {
-  Fixture f({.pairs = 1, .max_restarts = 2, .watchdog = absl::Seconds(120)});
+  Fixture f({.trainers = 1, .rollouts = 1, .max_restarts = 2, .watchdog = absl::Seconds(120)});
   f.supervisor.OnAlive(f.now);
   f.now += absl::Seconds(100);
   f.supervisor.OnAlive(f.now);
@@ -157,7 +157,7 @@ TEST_CASE("a controller that falls silent is killed and restarted") {
 }
 
 TEST_CASE("a controller that stands still before its first sign of life is killed and restarted") {
-  Fixture f({.pairs = 1, .max_restarts = 2, .watchdog = absl::Seconds(120)});
+  Fixture f({.trainers = 1, .rollouts = 1, .max_restarts = 2, .watchdog = absl::Seconds(120)});
   REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Seconds(120));
   REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(119))).empty());
   f.now += absl::Seconds(120);
@@ -190,7 +190,8 @@ struct DateFixture {
 
 TEST_CASE("no change of the machine's date gives restarts back, or takes them") {
   for (const absl::Duration change : {absl::Hours(1), -absl::Hours(1)}) {
-    DateFixture f({.pairs = 1, .max_restarts = 2, .restart_window = absl::Hours(1)});
+    DateFixture f(
+        {.trainers = 1, .rollouts = 1, .max_restarts = 2, .restart_window = absl::Hours(1)});
     REQUIRE(f.Crash(kTrainer0) == "spawn trainer 0");
     f.Pass(change, absl::Minutes(10));
     REQUIRE(f.Crash(kTrainer0).empty());  // its second restart has a delay, which no date shortens
@@ -209,7 +210,8 @@ TEST_CASE("no change of the machine's date gives restarts back, or takes them") 
 
 TEST_CASE("no change of the machine's date makes a controller silent, or hides that it is") {
   for (const absl::Duration change : {absl::Hours(1), -absl::Hours(1)}) {
-    DateFixture f({.pairs = 1, .max_restarts = 2, .watchdog = absl::Seconds(120)});
+    DateFixture f(
+        {.trainers = 1, .rollouts = 1, .max_restarts = 2, .watchdog = absl::Seconds(120)});
     f.supervisor.OnAlive(f.clock.Now());
     f.Pass(change, absl::Seconds(119));
     REQUIRE(f.Tick().empty());
@@ -229,7 +231,7 @@ TEST_CASE("no change of the machine's date makes a controller silent, or hides t
 }
 
 TEST_CASE("a controller that was asked to stop is not watched") {
-  Fixture f({.pairs = 1, .max_restarts = 2, .watchdog = absl::Seconds(1)});
+  Fixture f({.trainers = 1, .rollouts = 1, .max_restarts = 2, .watchdog = absl::Seconds(1)});
   f.supervisor.OnAlive(f.now);
   f.supervisor.OnStopRequest(SIGINT, f.now);
   REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Minutes(1))).empty());
@@ -273,7 +275,7 @@ TEST_CASE("a worker that is let go early is missed only when the controller keep
 }
 
 TEST_CASE("a worker that keeps leaving uses up the restarts") {
-  Fixture f({.pairs = 1, .max_restarts = 1});
+  Fixture f({.trainers = 1, .rollouts = 1, .max_restarts = 1});
   f.Exit(kTrainer0, 0);
   REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(10))) == "spawn trainer 0");
   f.Exit(kTrainer0, 0);
@@ -292,7 +294,7 @@ TEST_CASE("a stop request ends the controller, then the workers, and nothing is 
 }
 
 TEST_CASE("after a stop request the controller has time for a long call, and its loss is said") {
-  Fixture f({.pairs = 1, .max_restarts = 2});
+  Fixture f({.trainers = 1, .rollouts = 1, .max_restarts = 2});
   f.supervisor.OnStopRequest(SIGINT, f.now);
   REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Minutes(10));
   REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Minutes(9))).empty());
@@ -302,7 +304,7 @@ TEST_CASE("after a stop request the controller has time for a long call, and its
 }
 
 TEST_CASE("a second stop request kills at once") {
-  Fixture f({.pairs = 1, .max_restarts = 2});
+  Fixture f({.trainers = 1, .rollouts = 1, .max_restarts = 2});
   f.supervisor.OnStopRequest(SIGTERM, f.now);
   REQUIRE(Text(f.supervisor.OnStopRequest(SIGTERM, f.now)) ==
           "kill controller, kill trainer 0, kill rollout 0");
@@ -312,7 +314,7 @@ TEST_CASE("a second stop request kills at once") {
 }
 
 TEST_CASE("a stop request while a restart is pending does not restart") {
-  Fixture f({.pairs = 1, .max_restarts = 5});
+  Fixture f({.trainers = 1, .rollouts = 1, .max_restarts = 5});
   f.Crash(kController);
   REQUIRE(f.Crash(kController).empty());
   REQUIRE(Text(f.supervisor.OnStopRequest(SIGINT, f.now)) ==

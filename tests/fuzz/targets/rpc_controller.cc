@@ -31,7 +31,7 @@ class EndedRun {
     run_.control->OnStarted(1, 1);
     run_.control->OnEnded(absl::OkStatus());
     cluster_ = std::make_unique<ClusterService>(run_.registry, holders_, *run_.samples, run_.probe,
-                                                v1::RegisterResponse(), "");
+                                                v1::RegisterResponse(), ThreadsByRole{}, "");
     tandem_ = std::make_unique<TandemService>(
         TandemServiceParts{*run_.control, run_.loop->position(), *run_.parts, run_.options,
                            run_.registry, relay_, "fuzz", ""});

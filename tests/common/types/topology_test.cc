@@ -1,0 +1,36 @@
+#include "common/types/topology.h"
+
+#include <set>
+
+#include <catch2/catch.hpp>
+
+namespace tandem {
+
+TEST_CASE("colocated, trainer and rollout of a rank have one device, and one sends to the other",
+          "[topology]") {
+  const Topology topology{.trainers = 3, .rollouts = 3};
+  REQUIRE(topology.devices() == 3);
+  for (int rank = 0; rank < 3; ++rank) {
+    REQUIRE(topology.DeviceOfTrainer(rank) == topology.DeviceOfRollout(rank));
+    REQUIRE(topology.PublisherOf(rank) == rank);
+  }
+  REQUIRE(topology.MostRolloutsOfATrainer() == 1);
+  REQUIRE(topology.Text() == "3 trainers and 3 rollouts that share in pairs 3 devices");
+  REQUIRE(Topology{}.Text() == "1 trainer and 1 rollout that share 1 device");
+}
+
+TEST_CASE("apart, every worker has a device of its own, and rollouts are dealt out to trainers",
+          "[topology]") {
+  const Topology topology{.trainers = 2, .rollouts = 5, .apart = true};
+  std::set<int> devices;
+  for (int rank = 0; rank < 2; ++rank) devices.insert(topology.DeviceOfTrainer(rank));
+  for (int rank = 0; rank < 5; ++rank) devices.insert(topology.DeviceOfRollout(rank));
+  REQUIRE(devices.size() == 7);
+  REQUIRE(*devices.rbegin() == topology.devices() - 1);
+  REQUIRE(topology.PublisherOf(4) == 0);
+  REQUIRE(topology.PublisherOf(3) == 1);
+  REQUIRE(topology.MostRolloutsOfATrainer() == 3);
+  REQUIRE(topology.Text() == "2 trainers and 5 rollouts on 7 devices");
+}
+
+}  // namespace tandem
