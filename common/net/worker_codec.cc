@@ -163,6 +163,7 @@ v1::Ledger ToProto(const LedgerSnapshot& ledger) {
 
 LedgerSnapshot FromProto(const v1::Ledger& proto) {
   LedgerSnapshot ledger;
+  ledger.entries.reserve(static_cast<size_t>(proto.entries_size()));
   for (const v1::LedgerEntry& entry : proto.entries()) {
     ledger.entries.push_back({.tag = entry.tag(),
                               .location = ParseLocation(entry.location()),

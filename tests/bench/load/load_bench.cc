@@ -29,6 +29,7 @@ struct Options {
   int workers = 1000;
   int groups = 8000;  // of a step
   int steps = 2;
+  double settle_seconds = 60;
   double idle_seconds = 10;
   std::string programs;  // the folder of another build's controller; empty: of this one's
 };
@@ -114,6 +115,7 @@ class LoadBench {
   }
 
   void Idle() {
+    absl::SleepFor(absl::Seconds(options_.settle_seconds));
     (void)workers_->TakeAnswers();
     const double cpu = measured_->CpuSeconds();
     const absl::Time begin = absl::Now();
@@ -204,7 +206,13 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 18000))
       ->capture_default_str();
   app.add_option("--steps", options.steps)->check(CLI::Range(1, 1000))->capture_default_str();
-  app.add_option("--idle-seconds", options.idle_seconds, "for which only heartbeats are sent")
+  app.add_option("--settle-seconds", options.settle_seconds,
+                 "of heartbeats before they are measured: gRPC pings a new connection with nearly "
+                 "every call, and ever more rarely later")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  app.add_option("--idle-seconds", options.idle_seconds,
+                 "for which only heartbeats are sent, and measured")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
   app.add_option("--programs", options.programs,

@@ -1,10 +1,12 @@
 #include "common/net/server.h"
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 
 #include <catch2/catch.hpp>
 #include <grpc/grpc.h>
+#include <grpc/support/sync.h>
 #include <grpcpp/channel.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -73,6 +75,23 @@ TEST_CASE("gRPC does not shut down with the last server", "[rpc]") {
   CountingReward service;
   RpcServer::Start("127.0.0.1:0", {&service}, {.open_to_this_host = true}).value().reset();
   REQUIRE(grpc_is_initialized() == 1);
+}
+
+// Abseil would end this process here where a distribution built it with its checks.
+TEST_CASE("gRPC's mutexes are not searched for deadlocks", "[rpc]") {
+  PrepareGrpc();
+  std::array<gpr_mu, 2> mutexes;
+  for (gpr_mu& mutex : mutexes) gpr_mu_init(&mutex);
+  int taken = 0;
+  for (const size_t first : {0, 1}) {
+    gpr_mu_lock(&mutexes[first]);
+    gpr_mu_lock(&mutexes[1 - first]);
+    ++taken;
+    gpr_mu_unlock(&mutexes[1 - first]);
+    gpr_mu_unlock(&mutexes[first]);
+  }
+  for (gpr_mu& mutex : mutexes) gpr_mu_destroy(&mutex);
+  REQUIRE(taken == 2);
 }
 
 TEST_CASE("An address without a colon is not an address", "[rpc]") {
