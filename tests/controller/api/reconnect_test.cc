@@ -168,7 +168,7 @@ struct RelayedWorkers {
   SwallowingRelay rollout_relay{Path("rollout-relay"), Path("rollout")};
   SwallowingRelay trainer_relay{Path("trainer-relay"), Path("trainer")};
   testing::FakeClock clock;
-  WorkerRegistry registry{{.trainers = 1, .rollouts = 1}, clock};
+  WorkerRegistry registry{{.topology = {}}, clock};
   std::shared_ptr<TrainerGroup> group = std::make_shared<TrainerGroup>();
   WorkerPool pool{registry,
                   {.trainer =
@@ -181,7 +181,7 @@ struct RelayedWorkers {
                          return MakeGrpcRolloutClient(entry.announcement.address, entry.incarnation,
                                                       testing::kPatience, {});
                        }},
-                  1,
+                  {},
                   clock};
 };
 
