@@ -32,10 +32,10 @@ void CheckCounts(const RoleCounts& role, ConfigProblems& problems) {
   problems.Require(
       role.per_node == 0 || role.total == product,
       {role.total_key, role.Key("nnodes"), role.Key("n_gpus_per_node")},
-      fmt::format("{} is {}, and {}.nnodes * {}.n_gpus_per_node is {} * {} = {}: leave one of "
-                  "the two out, or make them equal",
+      fmt::format("{} is {}, and {}.nnodes * {}.n_gpus_per_node is {} * {} = {}: set {}={} "
+                  "too, or leave one of the two out",
                   role.total_key, role.total, role.section, role.section, nodes, role.per_node,
-                  product));
+                  product, role.total_key, product));
 }
 
 void CheckPairs(const v1::Cluster& c, ConfigProblems& problems) {

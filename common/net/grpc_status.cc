@@ -58,11 +58,20 @@ bool PeerHadNoThread(const grpc::Status& status) {
          status.error_message() == "Server Threadpool Exhausted";
 }
 
-// Whether gRPC may have given this code to a call whose bytes it could not make sense of, or which
-// arrived as another one.
-bool MayBeGarbage(grpc::StatusCode code) {
+// Whether a message was larger than either side takes, as it will be over any connection. gRPC
+// reports this by its text only ("Received message larger than max (9000000 vs. 8388608)").
+bool IsTooLarge(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+         status.error_message().find("message larger than max") != std::string::npos;
+}
+
+// Whether gRPC may have given this status to a call whose bytes it could not make sense of, or
+// which arrived as another one.
+bool MayBeGarbage(const grpc::Status& status) {
+  const grpc::StatusCode code = status.error_code();
   return code == grpc::StatusCode::UNKNOWN || code == grpc::StatusCode::INTERNAL ||
-         code == grpc::StatusCode::UNIMPLEMENTED || code == grpc::StatusCode::RESOURCE_EXHAUSTED;
+         code == grpc::StatusCode::UNIMPLEMENTED ||
+         (code == grpc::StatusCode::RESOURCE_EXHAUSTED && !IsTooLarge(status));
 }
 
 }  // namespace
@@ -109,7 +118,7 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
 
 absl::Status FromServiceStatus(const grpc::Status& status) {
   absl::Status result = FromGrpcStatus(status);
-  if (!MayBeGarbage(status.error_code()) || absl::IsUnavailable(result)) return result;
+  if (!MayBeGarbage(status) || absl::IsUnavailable(result)) return result;
   if (AnsweredByWorker(result)) return result;
   return MakeStatus(absl::StatusCode::kUnavailable, "the connection broke; gRPC says {}: {}",
                     absl::StatusCodeToString(result.code()), std::string(result.message()));

@@ -27,7 +27,8 @@ absl::Status FromGrpcStatus(const grpc::Status& status);
 // The same for a call to a service whose every answer is made by ToGrpcStatus, those of workers and
 // ClusterService. Returns Unavailable as well for what gRPC itself makes of a connection whose
 // bytes were changed on their way (Unknown, Internal, Unimplemented, ResourceExhausted): it is
-// broken, and the call may succeed over another.
+// broken, and the call may succeed over another. A message that is too large stays
+// ResourceExhausted.
 absl::Status FromServiceStatus(const grpc::Status& status);
 
 // Attaches the worker that failed, its phase and its last action.

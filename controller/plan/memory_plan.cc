@@ -337,7 +337,8 @@ std::string MemoryPlanToJson(const MemoryPlan& plan) {
                        {"bytes", line.bytes}});
       if (!line.part.empty()) lines.back()["part"] = line.part;
     }
-    phases.push_back({{"phase", phase.phase}, {"bytes", plan.Bytes(phase)}, {"lines", lines}});
+    phases.push_back(
+        {{"phase", phase.phase}, {"bytes", plan.DeviceBytes(phase)}, {"lines", lines}});
   }
   const nlohmann::json json = {
       {"device_bytes", plan.device_bytes},

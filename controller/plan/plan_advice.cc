@@ -137,15 +137,20 @@ void AddDevices(const v1::Config& config, std::vector<Change>& changes) {
   constexpr int64_t kMostTrainers = 4096;  // the upper bound of cluster.trainers
   const int64_t trainers = 2 * std::max<int64_t>(1, config.cluster().trainers());
   if (trainers > kMostTrainers) return;
+  // Each number as the user gives it: one that contradicts another is refused.
   const bool pairs = config.cluster().hybrid_engine();
-  const std::string setting =
-      pairs
-          ? fmt::format("cluster.trainers={0} cluster.rollouts={0} (with a device each)", trainers)
-          : fmt::format("cluster.trainers={} (with a device each)", trainers);
-  changes.push_back({setting,
-                     [trainers, pairs](v1::Config& c) {
+  const bool trainers_by_node = config.trainer().n_gpus_per_node() > 0;
+  const bool rollouts_by_node = pairs && config.rollout().n_gpus_per_node() > 0;
+  std::string setting = fmt::format("cluster.trainers={}", trainers);
+  if (trainers_by_node) setting += fmt::format(" trainer.n_gpus_per_node={}", trainers);
+  if (pairs) setting += fmt::format(" cluster.rollouts={}", trainers);
+  if (rollouts_by_node) setting += fmt::format(" rollout.n_gpus_per_node={}", trainers);
+  changes.push_back({setting + " (with a device each)",
+                     [=](v1::Config& c) {
                        c.mutable_cluster()->set_trainers(trainers);
+                       if (trainers_by_node) c.mutable_trainer()->set_n_gpus_per_node(trainers);
                        if (pairs) c.mutable_cluster()->set_rollouts(trainers);
+                       if (rollouts_by_node) c.mutable_rollout()->set_n_gpus_per_node(trainers);
                      },
                      /*devices=*/true});
 }

@@ -35,8 +35,8 @@ void RolloutRejoin::ReportLost(const Replica& replica, absl::Status reason) {
   if (replica.client != nullptr) {
     incarnation = replica.client->incarnation();
     pool_.MarkLost(rollout, incarnation);
+    pool_.Reconnect(WorkerProcess{rollout, incarnation});
   }
-  pool_.Reconnect(rollout);
   lost_.push_back({replica.rank, incarnation, std::move(reason)});
 }
 

@@ -42,7 +42,7 @@ struct WeightSyncResult {
   std::vector<RoundReports> rounds;  // of the trainers
   std::map<int, PhaseReport> wakes;  // of the rollouts in `ranks`
   double changed_share = 0;
-  std::string digest;                // of what rank 0 sent, "" if it sent nothing
+  std::string digest;                // of what the first sender sent
   std::string checked;               // a line about the weight check, "" if there was none
   std::vector<RoundReports> checks;  // of the trainers; empty if there was none
 };

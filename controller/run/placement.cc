@@ -14,8 +14,8 @@
 namespace tandem {
 namespace {
 
-// A call for CallAll or CallRollouts that puts a rollout to sleep, as deep as `mode` says, and
-// keeps its answer in `reports`, which has one place per rank.
+// A call for CallAll or CallRollouts that drains a rollout, puts it to sleep as deep as `mode`
+// says, and keeps its answer in `reports`, which has one place per rank.
 auto SleepAndReport(SleepMode mode, std::vector<std::optional<SleepReports>>& reports) {
   return [mode, &reports](RolloutClient& rollout, int rank, StatusDone done) {
     std::optional<SleepReports>& own = reports[static_cast<size_t>(rank)];
@@ -31,16 +31,17 @@ void ReportSleep(int rank, const SleepReports& reports, PhaseRecorder& phases) {
   phases.Report(key, reports.sleep);
 }
 
-// Puts the rollouts that answer to sleep, and reports them in the running phase.
-void CloseAdmission(const StepContext& context, SleepMode mode, StepBatch& batch) {
+// Has the rollouts that answer end what they generate and take nothing new, and sleep if `mode`
+// asks for it. Reports them in the running phase.
+void DrainOrSleep(const StepContext& context, SleepMode mode, StepBatch& batch) {
   std::vector<std::optional<SleepReports>> reports(
       static_cast<size_t>(context.pool.topology().rollouts));
   const auto sleep = SleepAndReport(mode, reports);
   for (const RolloutAnswer& answer :
        CallRollouts(context.pool, AllRanks(context.pool), sleep, context.interrupted)) {
     const auto& report = reports[static_cast<size_t>(answer.rank)];
-    if (!answer.status.ok()) {
-      LogWarn("rollout {} was not put to sleep before the sync: {}", answer.rank,
+    if (!answer.status.ok() && !absl::IsCancelled(answer.status)) {
+      LogWarn("rollout {} was not drained before the sync: {}", answer.rank,
               std::string(answer.status.message()));
     }
     if (answer.status.ok() && report) ReportSleep(answer.rank, *report, batch.phases);
@@ -92,7 +93,7 @@ void ColocatedPlacement::BeforeSync(const StepContext& context, StepBatch& batch
   if (admission_closed_) return;
   admission_closed_ = true;
   batch.phases.Begin("sleep");
-  CloseAdmission(context, options_.sleep, batch);
+  DrainOrSleep(context, options_.sleep, batch);
 }
 
 absl::Status ApartPlacement::BeforeTraining(const StepContext& /*context*/,
@@ -103,7 +104,7 @@ absl::Status ApartPlacement::BeforeTraining(const StepContext& /*context*/,
 
 void ApartPlacement::BeforeSync(const StepContext& context, StepBatch& batch) {
   batch.phases.Begin("drain");
-  CloseAdmission(context, SleepMode::kDrainOnly, batch);
+  DrainOrSleep(context, SleepMode::kDrainOnly, batch);
 }
 
 }  // namespace tandem

@@ -276,6 +276,7 @@ absl::StatusOr<StepRecord> TrainLoop::MakeRecord(StepBatch& batch) {
   batch.facts.step = batch.step;
   batch.facts.epoch = batch.prompts.front().epoch;
   batch.facts.ranks = context_.pool.topology().trainers;
+  batch.facts.devices = context_.pool.topology().devices();
   batch.facts.max_response_tokens = options_.sampling.max_tokens;
   batch.facts.max_prompt_tokens = options_.max_prompt_tokens;
   if (const int64_t resent = context_.weights.TakeResendCount(); resent > 0) {

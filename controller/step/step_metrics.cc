@@ -95,7 +95,7 @@ void AddTimes(MetricMap& metrics,
   if (train > 0) metrics["perf/training_tokens_per_second"] = all_tokens / train;
   metrics["perf/total_num_tokens"] = all_tokens;
   metrics["perf/time_per_step"] = total;
-  if (total > 0) metrics["perf/throughput"] = all_tokens / total / facts.ranks;
+  if (total > 0) metrics["perf/throughput"] = all_tokens / total / facts.devices;
   double peak = 0;
   for (const PhaseTime& phase : phases.phases()) {
     peak = std::max(peak, static_cast<double>(phase.peak_bytes));

@@ -22,7 +22,8 @@ struct PartialFacts {
 struct StepFacts {
   int64_t step = 0;
   uint64_t epoch = 0;
-  int ranks = 1;
+  int ranks = 1;    // trainers
+  int devices = 1;  // of trainers and rollouts
   int64_t max_response_tokens = 0;
   int64_t max_prompt_tokens = 0;
   int64_t generated_tokens = 0;  // of responses, including dropped ones and greedy baselines

@@ -40,13 +40,17 @@ absl::StatusOr<std::shared_ptr<Client>> CurrentClient(
 template <typename Client>
 std::map<int, std::shared_ptr<Client>> TakeClients(
     WorkerRole role,
-    const std::optional<WorkerKey>& only,
+    const std::optional<WorkerProcess>& only,
     std::map<int, std::shared_ptr<Client>>& clients) {
   std::map<int, std::shared_ptr<Client>> taken;
   for (auto next = clients.begin(); next != clients.end();) {
     const auto client = next++;
-    if (only && *only != WorkerKey{role, client->first}) continue;
-    if (client->second != nullptr) taken.insert(*client);
+    const bool made = client->second != nullptr;
+    if (only && (only->key != WorkerKey{role, client->first} || !made ||
+                 client->second->incarnation() != only->incarnation)) {
+      continue;
+    }
+    if (made) taken.insert(*client);
     clients.erase(client);
   }
   return taken;
@@ -142,7 +146,7 @@ void WorkerPool::MarkLost(const WorkerKey& key, int64_t incarnation) {
   registry_.MarkLost(key, incarnation);
 }
 
-void WorkerPool::Reconnect(std::optional<WorkerKey> only) {
+void WorkerPool::Reconnect(std::optional<WorkerProcess> only) {
   std::map<int, std::shared_ptr<TrainerClient>> trainers;
   std::map<int, std::shared_ptr<RolloutClient>> rollouts;
   {
@@ -150,7 +154,6 @@ void WorkerPool::Reconnect(std::optional<WorkerKey> only) {
     trainers = TakeClients(WorkerRole::kTrainer, only, trainers_);
     rollouts = TakeClients(WorkerRole::kRollout, only, rollouts_);
   }
-  // Outside the lock: the end of a call may ask for a client.
   for (const auto& [rank, client] : trainers) client->CancelAll();
   for (const auto& [rank, client] : rollouts) client->CancelAll();
 }

@@ -34,6 +34,12 @@ struct ClientFactory {
   std::function<absl::StatusOr<std::shared_ptr<RolloutClient>>(const WorkerEntry&)> rollout;
 };
 
+// A process of a worker.
+struct WorkerProcess {
+  WorkerKey key;
+  int64_t incarnation = 0;
+};
+
 // Thread-safe.
 class WorkerPool {
  public:
@@ -72,10 +78,11 @@ class WorkerPool {
   // Marks the worker lost because a call to it failed; its next heartbeat that tells
   // progress makes it ready again.
   void MarkLost(const WorkerKey& key, int64_t incarnation);
-  // From now on calls to `only`, or to all workers without it, go over new connections. Those to
-  // the old ones that are under way end with Cancelled. Call it before calls that failed are
-  // repeated: a connection may stay open and answer nothing, though its worker is well.
-  void Reconnect(std::optional<WorkerKey> only = std::nullopt);
+  // From now on calls to `only`, or to all workers without it, go over new connections. Those on
+  // the old ones that are under way end with Cancelled; calls to a process that has taken the place
+  // of `only` go on. Call it before calls that failed are repeated: a connection may stay open and
+  // answer nothing, though its worker is well.
+  void Reconnect(std::optional<WorkerProcess> only = std::nullopt);
   // Marks workers lost that send no heartbeats, or whose engine stands still, then ends the calls
   // to all that are lost or were replaced. A thread of its own calls this periodically, so that no
   // call to a dead worker has to wait for its deadline.

@@ -68,6 +68,14 @@ TEST_CASE("Status conversion calls a worker whose device is lost a lost peer", "
   REQUIRE(told.message().find("cudaErrorIllegalAddress") != std::string::npos);
 }
 
+TEST_CASE("A message that is too large over any connection breaks none", "[rpc]") {
+  const grpc::Status large(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                           "Received message larger than max (9000000 vs. 8388608)");
+  const absl::Status status = FromServiceStatus(large);
+  REQUIRE(absl::IsResourceExhausted(status));
+  REQUIRE(status.message() == large.error_message());
+}
+
 TEST_CASE("What gRPC makes of garbage is a broken connection to a service of the run", "[rpc]") {
   for (const grpc::StatusCode code :
        {grpc::StatusCode::UNKNOWN, grpc::StatusCode::INTERNAL, grpc::StatusCode::UNIMPLEMENTED,

@@ -168,7 +168,7 @@ struct RelayedWorkers {
   SwallowingRelay rollout_relay{Path("rollout-relay"), Path("rollout")};
   SwallowingRelay trainer_relay{Path("trainer-relay"), Path("trainer")};
   testing::FakeClock clock;
-  WorkerRegistry registry{{.trainers = 1, .rollouts = 1}, clock};
+  WorkerRegistry registry{{.topology = {}}, clock};
   std::shared_ptr<TrainerGroup> group = std::make_shared<TrainerGroup>();
   WorkerPool pool{registry,
                   {.trainer =
@@ -181,7 +181,7 @@ struct RelayedWorkers {
                          return MakeGrpcRolloutClient(entry.announcement.address, entry.incarnation,
                                                       testing::kPatience, {});
                        }},
-                  1,
+                  {},
                   clock};
 };
 
@@ -195,7 +195,11 @@ TEST_CASE("After Reconnect a rollout answers though the old connection swallows 
   std::future<absl::Status> unanswered = workers.Verify();
   testing::WaitUntil("the call", [&] { return workers.rollout_relay.swallowed() > 0; });
   REQUIRE(workers.rollout.calls == 1);
-  workers.pool.Reconnect(WorkerKey{WorkerRole::kRollout, 0});
+  const auto rollout = workers.pool.rollout(0);
+  const WorkerKey key{WorkerRole::kRollout, 0};
+  workers.pool.Reconnect(WorkerProcess{key, (*rollout)->incarnation() + 1});
+  REQUIRE(*workers.pool.rollout(0) == *rollout);
+  workers.pool.Reconnect(WorkerProcess{key, (*rollout)->incarnation()});
   REQUIRE(absl::IsCancelled(unanswered.get()));
   REQUIRE(workers.Verify().get().ok());
   REQUIRE(workers.rollout.calls == 2);

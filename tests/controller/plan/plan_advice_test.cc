@@ -47,9 +47,13 @@ TEST_CASE("Advice names changes with what each saves, and only where they help",
   REQUIRE_FALSE(Names(advices.alone, "reshard"));      // a single trainer gathers nothing
   for (const PlanAdvice& advice : advices.alone) REQUIRE(advice.saved_bytes > 0);
   // Where pairs share a host, more of them are no more memory.
-  REQUIRE(Names(advices.alone, "cluster.trainers"));
+  REQUIRE(Names(advices.alone, "cluster.trainers=2 cluster.rollouts=2 (with a device each)"));
   REQUIRE_FALSE(Names(AdviseOnMemory(spec, config, device, PlanTarget::kHostShare).alone,
                       "cluster.trainers"));
+  // A total without the numbers that the user gave would be refused.
+  config.mutable_trainer()->set_n_gpus_per_node(1);
+  REQUIRE(Names(AdviseOnMemory(spec, config, device, PlanTarget::kGpu).alone,
+                "cluster.trainers=2 trainer.n_gpus_per_node=2 cluster.rollouts=2 (with"));
 }
 
 TEST_CASE("No advice gives a rollout more than the device", "[plan]") {

@@ -181,7 +181,7 @@ TEST_CASE("Rates of generation count what was generated, those of training what 
     run.clock.Advance(absl::Seconds(seconds));
   }
   phases.End();
-  const auto metrics = StepMetrics({.ranks = 2, .generated_tokens = 100},
+  const auto metrics = StepMetrics({.ranks = 2, .devices = 4, .generated_tokens = 100},
                                    {MetaOfLengths(1, 2, 8, 0), MetaOfLengths(2, 2, 18, 1)}, phases);
   REQUIRE(metrics.at("perf/generated_tokens") == 100);
   REQUIRE(metrics.at("perf/generation_tokens_per_second") == 50);
@@ -189,7 +189,7 @@ TEST_CASE("Rates of generation count what was generated, those of training what 
   REQUIRE(metrics.at("timing_s/old_log_prob") == 3);
   REQUIRE(metrics.at("perf/total_num_tokens") == 30);
   REQUIRE(metrics.at("perf/training_tokens_per_second") == 6);
-  REQUIRE(metrics.at("perf/throughput") == 1.5);
+  REQUIRE(metrics.at("perf/throughput") == 0.75);
   REQUIRE_FALSE(metrics.contains("timing_s/ref"));
 }
 
