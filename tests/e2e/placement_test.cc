@@ -132,6 +132,38 @@ TEST_CASE("a trainer killed as it trains apart brings all trainers back to the c
   RecoverApart({"trainer", 1, "train", 2});
 }
 
+TEST_CASE("rollouts with devices of their own generate while the trainers train") {
+  ClusterRig rig(Tiny({{"rollout.partial.overlap", "true"},
+                       {"rollout.partial.max_tokens_per_round", "6"},
+                       {"rollout.partial.groups_per_round", "6"}}));
+  rig.SetApart(2, 3);
+  const int code = rig.Launch().Wait();
+  INFO(rig.Log("launcher") << rig.Log("controller"));
+  REQUIRE(code == 0);
+  REQUIRE(rig.LeftBehind() == "");
+  REQUIRE(rig.Metrics().size() == kSteps);
+  REQUIRE_FALSE(rig.Weights(kSteps).empty());
+  for (const auto& [step, metrics] : rig.Metrics()) {
+    REQUIRE(metrics.value("training/rollout_log_probs_identical", 1.0) == 1.0);
+  }
+}
+
+TEST_CASE("a run goes on with other rollouts, and ends with the same bits") {
+  ClusterRig rig(Tiny());
+  rig.SetPairs(2);
+  rig.Set("trainer.total_training_steps", "2");
+  REQUIRE(rig.Launch().Wait() == 0);
+  rig.Set("trainer.total_training_steps", std::to_string(kSteps));
+  rig.SetApart(2, 3);
+  const int code = rig.Launch().Wait();
+  const std::string said = rig.Log("launcher") + rig.Log("controller");
+  INFO(said);
+  REQUIRE(code == 0);
+  REQUIRE_FALSE(Has(said, "cluster.rollouts:"));
+  REQUIRE_FALSE(Has(said, "cluster.hybrid_engine:"));
+  REQUIRE(rig.Weights(kSteps) == RunColocated().outcome.weights);
+}
+
 TEST_CASE("a dry run tells workers and devices apart") {
   ClusterRig rig(Tiny());
   rig.SetApart(2, 3);

@@ -226,7 +226,7 @@ TEST_CASE("children do not outlive a launcher that is killed") {
 }
 
 TEST_CASE("a config that cannot work ends with 64 before anything starts") {
-  Run run({"--set", "cluster.trainers=2"});
+  Run run({"--set", "cluster.trainers=2", "cluster.rollouts=1"});
   REQUIRE(run.Wait() == 64);
   REQUIRE(run.File("err").find("trainer rank 1 has no partner rollout rank 1") !=
           std::string::npos);
