@@ -45,8 +45,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
 // in the status of a call anyway. Keeps gRPC initialized until the process ends: otherwise it shuts
 // down with the last server or channel, and that can block for ten seconds after the peer has
 // refused a large write.
-// Turns off Abseil's search for deadlocks among the mutexes of gRPC, which took a fifth of what a
-// call costs a server.
+// Turns off Abseil's search for deadlocks among the mutexes of gRPC, which took an eighth of
+// what a heartbeat costs the controller.
 void PrepareGrpc();
 
 // Sets the deadline of a call to `timeout` from now.
