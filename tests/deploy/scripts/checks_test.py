@@ -388,6 +388,8 @@ class ConfigKeysTest(unittest.TestCase):
         "dropout", "exclude_modules", "target_modules", "target_parameters")}
     # Read by PartialCap there.
     SETTLED |= {"rollout.partial.max_tokens_per_round", "algorithm.partial_rollout_max_split"}
+    # Folded into cluster.trainers and cluster.rollouts there.
+    SETTLED |= {"trainer.nnodes", "rollout.nnodes"}
 
     def test_every_key_is_read_by_some_program(self):
         sources = []
