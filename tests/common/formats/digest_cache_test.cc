@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include "common/formats/files.h"
