@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/device/device_memory.h"
+#include "common/net/addresses/announced_address.h"
 #include "common/net/channel.h"
 #include "common/net/membership_agent.h"
 #include "common/net/protocol.h"
@@ -97,8 +98,9 @@ absl::Status MakeWorker(const WorkerFlags& flags,
   const bool gpu = registration.config().trainer().device() == "cuda";
   TANDEM_ASSIGN_OR_RETURN(TrainerOptions options,
                           MakeTrainerOptions(registration, flags.rank, gpu ? device_bytes : 0));
-  const int trainers = TopologyOf(registration.config()).trainers;
-  options.cores = worker->cores = ComputeCores(flags.rank, trainers, options.threads);
+  const int neighbours = TopologyOf(registration.config()).trainers_per_host();
+  options.cores = worker->cores =
+      ComputeCores(flags.rank % neighbours, neighbours, options.threads);
   TANDEM_ASSIGN_OR_RETURN(options.backend,
                           MakeBackend({.device = registration.config().trainer().device(),
                                        .place = flags.device,
@@ -137,7 +139,9 @@ absl::Status Serve(const WorkerFlags& flags,
   join.role = v1::ROLE_TRAINER;
   join.rank = flags.rank;
   join.device = flags.device;
-  join.listen_address = address;
+  TANDEM_ASSIGN_OR_RETURN(join.listen_address,
+                          AnnouncedAddress(address, flags.network, flags.controller));
+  TANDEM_ASSIGN_OR_RETURN(join.host, ThisHost(flags.node));
   TANDEM_ASSIGN_OR_RETURN(const DeviceIdentity identity, IdentifyDevice(flags.device));
   join.device_memory_bytes = identity.memory_bytes;
   join.device_uuid = identity.uuid;

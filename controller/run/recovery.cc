@@ -55,7 +55,7 @@ absl::Status Recovery::AwaitAll(const absl::Status& loss) {
 
 absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
   const bool may_be_a_loss = IsPeerFailure(reason) || absl::IsFailedPrecondition(reason) ||
-                             context_.pool.TrainerIncarnations() != incarnations_;
+                             context_.pool.Trainers() != trainers_;
   // Wrong weights or numbers stay wrong, whether or not a worker was lost as well. A worker that
   // did not return within its timeout is not waited for again.
   if (absl::IsDataLoss(reason) || WorkerDidNotReturn(reason) || context_.budget.gave_up())
@@ -85,7 +85,7 @@ absl::Status Recovery::AwaitRollouts(const absl::Status& reason) {
            "a worker was lost while weights were synced, waiting until all are there: {}",
            std::string(reason.message()))});
   TANDEM_RETURN_IF_ERROR(AwaitAll(reason));
-  return context_.pool.TrainerIncarnations() == incarnations_ ? absl::OkStatus() : reason;
+  return context_.pool.Trainers() == trainers_ ? absl::OkStatus() : reason;
 }
 
 absl::StatusOr<RunPosition> Recovery::LoadState() {
@@ -105,7 +105,7 @@ absl::StatusOr<RunPosition> Recovery::LoadState() {
 }
 
 WorkerRole Recovery::LostWhileLoading() const {
-  const bool trainer = loading_ || context_.pool.TrainerIncarnations() != incarnations_;
+  const bool trainer = loading_ || context_.pool.Trainers() != trainers_;
   return trainer ? WorkerRole::kTrainer : WorkerRole::kRollout;
 }
 
@@ -200,9 +200,7 @@ std::string Recovery::ComparedFile() const {
   return PathExists(whole) ? whole : context_.weights.check_files().Describe(directory);
 }
 
-bool Recovery::trainers_kept() const {
-  return loaded_ && context_.pool.TrainerIncarnations() == incarnations_;
-}
+bool Recovery::trainers_kept() const { return loaded_ && context_.pool.Trainers() == trainers_; }
 
 absl::Status Recovery::ResetTrainers(int64_t version) {
   TANDEM_RETURN_IF_ERROR(context_.disk.Until(
@@ -214,7 +212,8 @@ absl::Status Recovery::ResetTrainers(int64_t version) {
   const ResetCall command{
       .generation = generation_,
       .world_size = context_.pool.topology().trainers,
-      .rendezvous = fmt::format("{}/group-{}.sock", options_.run_dir, generation_),
+      .rendezvous = fmt::format("{}/group-{}.sock", options_.local_dir, generation_),
+      .members = context_.pool.Trainers(),
       .checkpoint_dir = checkpoint_,
       .version = version};
   const auto reset = [&](TrainerClient& trainer, int, Done<Nothing> done) {
@@ -223,7 +222,7 @@ absl::Status Recovery::ResetTrainers(int64_t version) {
     });
   };
   TANDEM_RETURN_IF_ERROR(CallAllTrainers<Nothing>(context_.pool, reset).status());
-  incarnations_ = context_.pool.TrainerIncarnations();
+  trainers_ = context_.pool.Trainers();
   return absl::OkStatus();
 }
 

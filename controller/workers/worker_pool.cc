@@ -110,12 +110,15 @@ absl::StatusOr<std::shared_ptr<RolloutClient>> WorkerPool::rollout(int rank) {
   return CurrentClient(registry_, {WorkerRole::kRollout, rank}, rollouts_, factory_.rollout);
 }
 
-std::vector<int64_t> WorkerPool::TrainerIncarnations() const {
-  std::vector<int64_t> incarnations;
-  for (int rank = 0; rank < topology_.trainers; ++rank) {
-    incarnations.push_back(registry_.ReadyIncarnation({WorkerRole::kTrainer, rank}).value_or(0));
+std::vector<TrainerMember> WorkerPool::Trainers() const {
+  std::vector<TrainerMember> members(static_cast<size_t>(topology_.trainers));
+  for (const WorkerEntry& entry : registry_.Workers()) {
+    const bool is_ready = entry.state == WorkerEntry::State::kReady;
+    if (entry.key().role != WorkerRole::kTrainer || !is_ready) continue;
+    members[static_cast<size_t>(entry.key().rank)] = {entry.incarnation, entry.announcement.host,
+                                                      entry.announcement.data_address};
   }
-  return incarnations;
+  return members;
 }
 
 std::vector<int64_t> WorkerPool::Incarnations() const {

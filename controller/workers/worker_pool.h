@@ -63,8 +63,8 @@ class WorkerPool {
   absl::StatusOr<std::shared_ptr<TrainerClient>> trainer(int rank);
   absl::StatusOr<std::shared_ptr<RolloutClient>> rollout(int rank);
 
-  // The incarnation of each rank's trainer; 0 where none is ready.
-  std::vector<int64_t> TrainerIncarnations() const;
+  // By rank. Differs when a process was replaced or is not ready any more.
+  std::vector<TrainerMember> Trainers() const;
   // Of all workers that have registered, lost or not: differs when a process was replaced.
   std::vector<int64_t> Incarnations() const;
 

@@ -233,7 +233,7 @@ class FakeRun {
     options.sampling.max_tokens = 8;
     options.model_path = "/model";
     options.val_before_train = false;
-    options.run_dir = dir.path();
+    options.run_dir = options.local_dir = dir.path();
     options.probe = false;
     RestartMissing();
   }
@@ -313,7 +313,7 @@ class FakeRun {
         if (dies_.erase(key) > 0 || !registry.Find(key)) ++nonce_of_[key];
         (void)registry.Register({.protocol = kProtocolVersion,
                                  .key = key,
-                                 .boot_id = "host",
+                                 .host = {.boot_id = "host"},
                                  .device = "cpu:" + std::to_string(rank),
                                  .boot_nonce = std::to_string(nonce_of_[key]),
                                  .numerics_class = "avx2"});
