@@ -9,8 +9,8 @@
 
 #include "common/base/status.h"
 #include "common/net/protocol.h"
-#include "common/net/security/call_roles.h"
 #include "common/process/files/run_token.h"
+#include "common/tcp/identity.h"
 
 namespace tandem {
 namespace {
