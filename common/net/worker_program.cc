@@ -10,8 +10,8 @@
 
 #include "common/base/status.h"
 #include "common/net/protocol.h"
-#include "common/net/security/call_roles.h"
 #include "common/process/files/run_token.h"
+#include "common/tcp/identity.h"
 
 namespace tandem {
 namespace {
@@ -40,7 +40,7 @@ std::string HostProblem(const std::string& host) {
   if (host.empty() || has_port || host.find_first_of("[]/ ") != std::string::npos) {
     return "\"" + host + "\" is not a host's name or address without brackets and port";
   }
-  const std::string any_port = JoinAddress(host, "0");
+  const std::string any_port = JoinAddress(host, 0);
   return IsWildcard(any_port) ? host + " is no address that others reach" : "";
 }
 

@@ -7,6 +7,7 @@
 #include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
+#include "common/process/files/run_token.h"
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {
@@ -209,11 +210,13 @@ absl::Status Recovery::ResetTrainers(int64_t version) {
         TANDEM_ASSIGN_OR_RETURN(generation_, generations_.Next());
         return absl::OkStatus();
       }));
+  TANDEM_ASSIGN_OR_RETURN(const std::string secret, MakeSecret());
   const ResetCall command{
       .generation = generation_,
       .world_size = context_.pool.topology().trainers,
       .rendezvous = fmt::format("{}/group-{}.sock", options_.local_dir, generation_),
       .members = context_.pool.Trainers(),
+      .group_secret = secret,
       .checkpoint_dir = checkpoint_,
       .version = version};
   const auto reset = [&](TrainerClient& trainer, int, Done<Nothing> done) {

@@ -138,6 +138,7 @@ class GrpcTrainerClient : public TrainerClient {
       member.set_node(place.host.node);
       member.set_data_address(place.data_address);
     }
+    request.set_group_secret(command.group_secret);
     request.set_checkpoint_dir(command.checkpoint_dir);
     request.set_version(command.version);
     request.set_step(LogStep());

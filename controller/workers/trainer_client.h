@@ -39,6 +39,7 @@ struct ResetCall {
   int world_size = 1;
   std::string rendezvous;              // path of the group's Unix socket, where all are on one host
   std::vector<TrainerMember> members;  // by rank
+  std::string group_secret;            // what ranks of several hosts show each other
   std::string checkpoint_dir;          // empty: load model.path
   int64_t version = 0;                 // weight version of that state
 };

@@ -1,11 +1,12 @@
 #include "common/net/addresses/announced_address.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -14,6 +15,7 @@
 
 #include "common/base/status.h"
 #include "common/process/local_socket.h"
+#include "common/tcp/tcp_address.h"
 
 namespace tandem {
 namespace {
@@ -57,22 +59,18 @@ absl::StatusOr<std::string> HostOfInterface(const std::string& name) {
 
 // The address that a packet to `controller` would have as its sender. Nothing is sent.
 absl::StatusOr<std::string> HostOnRouteTo(const std::string& controller) {
-  TANDEM_ASSIGN_OR_RETURN(const HostAndPort to, SplitAddress(controller));
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(to.host.c_str(), to.port.c_str(), &hints, &found);
-  if (error != 0) {
-    return InvalidArgument("the controller's host {} is not known here: {}; correct --controller",
-                           to.host, gai_strerror(error));
+  const absl::StatusOr<std::vector<ResolvedAddress>> found = ResolveTcpAddress(controller);
+  if (!found.ok()) {
+    return InvalidArgument(
+        "the controller's address {} is not known here: {}; correct --controller", controller,
+        std::string(found.status().message()));
   }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    const UniqueFd fd(socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol));
+  for (const ResolvedAddress& to : *found) {
+    const UniqueFd fd(socket(to.get()->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_storage own{};
     socklen_t size = sizeof(own);
     auto* const name = reinterpret_cast<sockaddr*>(&own);
-    if (!fd.valid() || connect(fd.get(), at->ai_addr, at->ai_addrlen) != 0) continue;
+    if (!fd.valid() || connect(fd.get(), to.get(), to.bytes) != 0) continue;
     if (getsockname(fd.get(), name, &size) != 0) continue;
     if (const auto host = HostOf(name)) return *host;
   }
@@ -84,28 +82,12 @@ absl::StatusOr<std::string> HostOnRouteTo(const std::string& controller) {
 
 }  // namespace
 
-absl::StatusOr<HostAndPort> SplitAddress(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos || colon == 0) {
-    return InvalidArgument("address {} is not host:port", address);
-  }
-  HostAndPort parts{address.substr(0, colon), address.substr(colon + 1)};
-  if (parts.host.starts_with('[') && parts.host.ends_with(']')) {
-    parts.host = parts.host.substr(1, parts.host.size() - 2);
-  }
-  const bool number =
-      !parts.port.empty() && std::all_of(parts.port.begin(), parts.port.end(),
-                                         [](char c) { return c >= '0' && c <= '9'; });
-  if (!number) return InvalidArgument("address {} is not host:port", address);
-  return parts;
-}
-
-std::string JoinAddress(const std::string& host, const std::string& port) {
-  return host.find(':') == std::string::npos ? host + ":" + port : "[" + host + "]:" + port;
+std::string JoinAddress(const std::string& host, int port) {
+  return fmt::format(host.find(':') == std::string::npos ? "{}:{}" : "[{}]:{}", host, port);
 }
 
 bool IsWildcard(const std::string& address) {
-  const absl::StatusOr<HostAndPort> parts = SplitAddress(address);
+  const absl::StatusOr<TcpAddress> parts = ParseTcpAddress(address);
   return parts.ok() && (parts->host == "0.0.0.0" || parts->host == "::");
 }
 
@@ -113,7 +95,7 @@ absl::StatusOr<std::string> AnnouncedAddress(const std::string& bound,
                                              const NetworkFlags& flags,
                                              const std::string& controller) {
   if (bound.starts_with("unix:")) return bound;
-  TANDEM_ASSIGN_OR_RETURN(const HostAndPort parts, SplitAddress(bound));
+  TANDEM_ASSIGN_OR_RETURN(const TcpAddress parts, ParseTcpAddress(bound));
   if (!flags.advertise.empty()) return JoinAddress(flags.advertise, parts.port);
   if (!IsWildcard(bound)) return bound;
   if (!flags.interface.empty()) {

@@ -13,15 +13,8 @@ struct NetworkFlags {
   std::string interface;  // of this host, such as "eth0"; empty: found
 };
 
-// The host and the port of "host:port"; an IPv6 host has no brackets. InvalidArgument: it is not of
-// this form.
-struct HostAndPort {
-  std::string host;
-  std::string port;
-};
-absl::StatusOr<HostAndPort> SplitAddress(const std::string& address);
 // "host:port", or "[host]:port" where the host has colons.
-std::string JoinAddress(const std::string& host, const std::string& port);
+std::string JoinAddress(const std::string& host, int port);
 
 // Whether it stands for all addresses of a host: 0.0.0.0 and [::], which others must never be told.
 bool IsWildcard(const std::string& address);
