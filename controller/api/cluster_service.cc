@@ -140,8 +140,10 @@ absl::Status ClusterService::CheckReached(const Comer& comer, const absl::Status
   const std::string& address = comer.announcement.address;
   // A port of this host takes or refuses a connection at once: who answers late is busy.
   const bool late = absl::IsDeadlineExceeded(reached) && IsLocalAddress(address);
-  const bool there = !absl::IsUnavailable(reached) && !absl::IsDeadlineExceeded(reached);
-  if (reached.ok() || late || there) return absl::OkStatus();
+  // Of who is there and refuses this call others have to tell more.
+  const bool refuses = absl::IsPermissionDenied(reached) || absl::IsUnauthenticated(reached) ||
+                       absl::IsUnimplemented(reached);
+  if (reached.ok() || late || refuses) return absl::OkStatus();
   return FailedPrecondition(
       "{} on {} calls from {} and announces {}, where this controller does not reach it: {}; give "
       "it --advertise or --interface with an address that this host reaches, and let its port "

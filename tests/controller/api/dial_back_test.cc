@@ -150,6 +150,14 @@ TEST_CASE("Who answers a call, and a busy process of this host, is reached", "[s
   REQUIRE(late.get().ok());
 }
 
+TEST_CASE("A controller without TLS refuses workers of other hosts", "[services]") {
+  DialledRun run;
+  auto far = run.Register(0, "203.0.113.7:41");
+  run.AwaitDials(1);
+  run.dials.Answer(0, "203.0.113.7:41", Dialled("203.0.113.7:41"));
+  REQUIRE(Says(far.get(), "203.0.113.7:41 needs mutual TLS"));
+}
+
 TEST_CASE("A port of this host where nobody listens is refused at once", "[services]") {
   DialledRun run;
   auto nobody = run.Register(0, "127.0.0.1:41");
