@@ -120,7 +120,8 @@ ALLOWED = {
 # Inside of a room: which of its folders a folder may include, besides itself. A room whose folder is not a key here
 # includes none of its sub-folders, and each sub-folder is a key. No chain of them leads back to where it began.
 INSIDE = {
-    "common/comm/cuda": ["common/comm"],
+    "common/comm/hosts": ["common/comm"],
+    "common/comm/cuda": ["common/comm", "common/comm/hosts"],
     "common/config/verl": [],
     "common/config": ["common/config/verl"],
     "common/device/cuda": ["common/device"],
@@ -171,7 +172,7 @@ PURPOSE = {
     "common/lora": "which weights get adapters; merging them",
     "common/formats": "safetensors, Hugging Face directories, training state, GGUF, PEFT",
     "common/device": "device interface, memory regions, ledger; CUDA driver calls in `cuda`",
-    "common/comm": "collectives in rank order: shared memory, NCCL, staged copies",
+    "common/comm": "collectives in rank order: shared memory, TCP between hosts (`hosts`), NCCL, staged copies",
     "common/ops": "the model's operations, forward and backward, for CPU and GPU",
     "common/weights": "used by both ends of a weight sync: layout, manifest, digests, slots, transports",
     "common/model": "the decoder layer that trainer and rollout both run",
