@@ -51,10 +51,13 @@ TEST_CASE("a run on two hosts ends with the bits of one host, and shows who is w
   REQUIRE(code == 0);
   RequireSame(ReadPlacedRun(rig), OnOneHost());
   REQUIRE(Has(rig.Log("controller"), "on b (boot "));
+  for (int rank = 0; rank < 2; ++rank) {
+    REQUIRE(Has(rig.Log("trainer", rank), "trainers of other hosts connect to 127.0.0.1:"));
+  }
 }
 
 TEST_CASE("a trainer killed on the second host is replaced there, and the bits stay") {
-  TwoHosts rig({{"cluster.heartbeat_timeout_seconds", "5"}});
+  TwoHosts rig(Settings{{"cluster.heartbeat_timeout_seconds", "5"}});
   rig.SetFault("trainer", 1, "train", 2);
   TestProcess& controller = rig.StartOnA("controller");
   rig.StartOnA("trainer");
