@@ -294,6 +294,24 @@ TEST_CASE("What was asked for is written and answered before the holders' end", 
   REQUIRE(f.holders.Read().size() == 1);
 }
 
+TEST_CASE("The file of rank holders has their hosts, and of earlier builds no nodes", "[holders]") {
+  HoldersFixture f;
+  f.options.host.node = "a";
+  Announcement worker = f.Hello(kHeldTrainer, 41, "pid:[1] 100");
+  worker.host.node = "a";
+  f.Ran({worker});
+  REQUIRE(f.holders.Read().front().announcement.host == worker.host);
+  const std::string path = f.dir.path() / "workers.json";
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  std::string earlier = text.str();
+  const std::string node = "\"node\": \"a\",";
+  const size_t at = earlier.find(node);
+  REQUIRE(at != std::string::npos);
+  std::ofstream(path) << earlier.erase(at, node.size());
+  REQUIRE(f.holders.Read().front().announcement.host == HostId{.boot_id = "host-a"});
+}
+
 TEST_CASE("The file of rank holders is its user's alone, and passed over where it is none",
           "[holders]") {
   HoldersFixture f;
