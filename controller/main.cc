@@ -15,6 +15,7 @@
 #include "common/config/check.h"
 #include "common/config/loaded_config.h"
 #include "common/net/grpc_status.h"
+#include "common/net/protocol.h"
 #include "common/net/start_checks.h"
 #include "common/process/exit_code.h"
 #include "common/process/fault_injection.h"
@@ -39,6 +40,7 @@ struct Flags {
   std::string run_dir;
   std::string listen;
   std::string launch_id;
+  std::string node;
   bool start_paused = false;
   bool dry_run = false;
   std::string log = "text";
@@ -54,6 +56,9 @@ int ParseFlags(int argc, char** argv, Flags* flags) {
                  "key=value, overrides the file; may be repeated. --set itself may be omitted");
   app.add_option("--run-dir", flags->run_dir, "overrides cluster.run_dir");
   app.add_option("--listen", flags->listen, "overrides cluster.listen");
+  app.add_option("--node", flags->node,
+                 "name of this host, as its workers have it; default: SLURMD_NODENAME, else the "
+                 "host's name");
   app.add_flag("--start-paused", flags->start_paused,
                "train only what the API asks for, and run until stopped");
   app.add_flag("--dry-run", flags->dry_run,
@@ -152,11 +157,14 @@ int Run(const Flags& flags) {
   const absl::Status descriptors = CheckDescriptors(
       config->cluster().trainers() + config->cluster().rollouts(), RaiseDescriptorLimit());
   if (!descriptors.ok()) return Refuse(FailedAt::kConfig, descriptors);
+  absl::StatusOr<HostId> host = ThisHost(flags.node);
+  if (!host.ok()) return Refuse(FailedAt::kConfig, host.status());
   const auto assembly =
       Assembly::Create({.config = *std::move(config),
                         .start = flags.start_paused ? StartMode::kPaused : StartMode::kTrain,
                         .launch_id = flags.launch_id,
                         .build = ThisBuild(),
+                        .host = *std::move(host),
                         .log_json = flags.log_json(),
                         .signs = &signs});
   if (!assembly.ok()) return Refuse(FailedAt::kInputs, assembly.status());

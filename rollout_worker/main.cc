@@ -10,6 +10,7 @@
 #include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/device/device_memory.h"
+#include "common/net/addresses/announced_address.h"
 #include "common/net/membership_agent.h"
 #include "common/net/protocol.h"
 #include "common/net/server.h"
@@ -50,7 +51,9 @@ absl::Status Serve(const WorkerFlags& flags,
   join.role = v1::ROLE_ROLLOUT;
   join.rank = flags.rank;
   join.device = flags.device;
-  join.listen_address = address;
+  TANDEM_ASSIGN_OR_RETURN(join.listen_address,
+                          AnnouncedAddress(address, flags.network, flags.controller));
+  TANDEM_ASSIGN_OR_RETURN(join.host, ThisHost(flags.node));
   TANDEM_ASSIGN_OR_RETURN(const DeviceIdentity identity, IdentifyDevice(flags.device));
   join.device_memory_bytes = identity.memory_bytes;
   join.device_uuid = identity.uuid;
@@ -63,8 +66,8 @@ absl::Status Serve(const WorkerFlags& flags,
                           Tokenizer::Load(registration.config().model().path()));
   TANDEM_ASSIGN_OR_RETURN(EngineOptions options,
                           MakeEngineOptions(registration, flags.rank, address, tokenizer));
-  const int rollouts = TopologyOf(registration.config()).rollouts;
-  options.cores = ComputeCores(flags.rank, rollouts, options.threads);
+  const int neighbours = TopologyOf(registration.config()).rollouts_per_host();
+  options.cores = ComputeCores(flags.rank % neighbours, neighbours, options.threads);
   TANDEM_ASSIGN_OR_RETURN(options.backend,
                           MakeBackend({.device = registration.config().trainer().device(),
                                        .place = flags.device,

@@ -68,7 +68,7 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& regi
   options.dtype = config.model().compute_dtype() == "float32" ? DType::kFloat32 : DType::kBFloat16;
   options.threads = std::max<int>(1, registration.compute_threads());
   options.memory_utilization = rollout.gpu_memory_utilization();
-  options.device_bytes = CpuDeviceMemoryBytes(TopologyOf(config).devices());
+  options.device_bytes = CpuDeviceMemoryBytes(TopologyOf(config).devices_per_host());
   options.generator.scheduler = {rollout.max_num_seqs(), rollout.max_num_batched_tokens(),
                                  rollout.enable_prefix_caching()};
   options.generator.max_model_len = rollout.max_model_len();

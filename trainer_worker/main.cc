@@ -12,6 +12,8 @@
 #include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/device/device_memory.h"
+#include "common/net/addresses/announced_address.h"
+#include "common/net/addresses/data_listener.h"
 #include "common/net/channel.h"
 #include "common/net/membership_agent.h"
 #include "common/net/protocol.h"
@@ -41,6 +43,8 @@ constexpr double kPartnerShare = 0.4;
 
 // The objects that serve the calls. They are destroyed in reverse order, after the server.
 struct Worker {
+  DataListener data;  // of data from trainers of other hosts; null where there are none
+  TcpSecurity data_security;
   std::vector<int> cores;  // of the compute threads; empty: not pinned
   std::unique_ptr<SampleStream> samples;
   std::unique_ptr<Trainer> trainer;
@@ -97,8 +101,14 @@ absl::Status MakeWorker(const WorkerFlags& flags,
   const bool gpu = registration.config().trainer().device() == "cuda";
   TANDEM_ASSIGN_OR_RETURN(TrainerOptions options,
                           MakeTrainerOptions(registration, flags.rank, gpu ? device_bytes : 0));
-  const int trainers = TopologyOf(registration.config()).trainers;
-  options.cores = worker->cores = ComputeCores(flags.rank, trainers, options.threads);
+  const int neighbours = TopologyOf(registration.config()).trainers_per_host();
+  options.cores = worker->cores =
+      ComputeCores(flags.rank % neighbours, neighbours, options.threads);
+  options.data_listener = worker->data.listener.get();
+  options.data_security = worker->data_security;
+  if (const std::string& folder = registration.config().cluster().local_dir(); !folder.empty()) {
+    TANDEM_RETURN_IF_ERROR(Annotate(MakePrivateFolder(folder), "cluster.local_dir"));
+  }
   TANDEM_ASSIGN_OR_RETURN(options.backend,
                           MakeBackend({.device = registration.config().trainer().device(),
                                        .place = flags.device,
@@ -126,6 +136,27 @@ absl::Status MakeWorker(const WorkerFlags& flags,
       .status();
 }
 
+// Opens a port to trainers of other hosts, and announces it, if the run has any.
+absl::Status AwaitOtherHosts(const WorkerFlags& flags,
+                             const std::string& address,
+                             MembershipAgent* agent,
+                             Worker* worker) {
+  const v1::Config& config = agent->registration().config();
+  if (TopologyOf(config).trainer_hosts == 1) return absl::OkStatus();
+  const PortRange ports = PortRangeOf(config.cluster().port_range());
+  TANDEM_ASSIGN_OR_RETURN(worker->data_security, DataSecurity(flags.security, {"trainer"}));
+  TANDEM_ASSIGN_OR_RETURN(worker->data, ListenForData({.server = address,
+                                                       .first_port = ports.first,
+                                                       .last_port = ports.last,
+                                                       .security = worker->data_security,
+                                                       .network = flags.network,
+                                                       .controller = flags.controller}));
+  agent->SetDataAddress(worker->data.address);
+  LogInfo("trainers of other hosts connect to {}, {}", worker->data.address,
+          worker->data_security.enabled() ? "with TLS" : "without TLS");
+  return absl::OkStatus();
+}
+
 // Runs from registration to the end of the run.
 absl::Status Serve(const WorkerFlags& flags,
                    const std::string& address,
@@ -137,7 +168,9 @@ absl::Status Serve(const WorkerFlags& flags,
   join.role = v1::ROLE_TRAINER;
   join.rank = flags.rank;
   join.device = flags.device;
-  join.listen_address = address;
+  TANDEM_ASSIGN_OR_RETURN(join.listen_address,
+                          AnnouncedAddress(address, flags.network, flags.controller));
+  TANDEM_ASSIGN_OR_RETURN(join.host, ThisHost(flags.node));
   TANDEM_ASSIGN_OR_RETURN(const DeviceIdentity identity, IdentifyDevice(flags.device));
   join.device_memory_bytes = identity.memory_bytes;
   join.device_uuid = identity.uuid;
@@ -145,6 +178,7 @@ absl::Status Serve(const WorkerFlags& flags,
   join.security = flags.security;
   TANDEM_ASSIGN_OR_RETURN(auto agent,
                           MembershipAgent::Join(join, absl::Seconds(flags.join_timeout_seconds)));
+  TANDEM_RETURN_IF_ERROR(AwaitOtherHosts(flags, address, agent.get(), worker));
   TANDEM_RETURN_IF_ERROR(MakeWorker(flags, *agent, join.device_memory_bytes, worker));
   Trainer* trainer = worker->trainer.get();
   service->SetReady(trainer, worker->engine.get(), agent->worker_id(),

@@ -26,6 +26,7 @@ absl::Status RankGroup::Join(const GroupOptions& options) {
   group.deadline = options.deadline;
   group.cancelled = &cancelled_;
   group.single_channel = options.single_channel;
+  group.hosts = &options.hosts;
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> joined, backend_->JoinGroup(group));
   const MutexLock lock(group_mutex_);
   communicator_ = std::make_shared<WatchedCommunicator>(std::move(joined), collectives_);

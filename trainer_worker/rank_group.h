@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/comm/communicator.h"
+#include "common/comm/group_hosts.h"
 #include "common/comm/watched_communicator.h"
 #include "common/types/worker_load.h"
 
@@ -26,6 +27,8 @@ struct GroupOptions {
   int64_t generation = 0;
   absl::Duration deadline = absl::Seconds(600);
   bool single_channel = false;  // NcclOptions
+  // Where the ranks are; no members: all on this host.
+  GroupHosts hosts;
 };
 
 // Join, Leave, communicator and generation are for the engine thread; Interrupt and last_collective

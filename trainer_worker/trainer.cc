@@ -423,7 +423,11 @@ absl::Status Trainer::StartSession(const ResetCommand& command) {
                                       .rendezvous = command.rendezvous,
                                       .generation = command.generation,
                                       .deadline = kShareOfTimeout * options_.rpc_timeout,
-                                      .single_channel = options_.single_channel}));
+                                      .single_channel = options_.single_channel,
+                                      .hosts = {.members = command.members,
+                                                .listener = options_.data_listener,
+                                                .security = options_.data_security,
+                                                .ticket = command.group_ticket}}));
   TANDEM_RETURN_IF_ERROR(
       Agree(*group_.communicator(), MakeSession(), "loading the model").status());
   TANDEM_RETURN_IF_ERROR(session_->weights().Load({.checkpoint_dir = command.checkpoint_dir,

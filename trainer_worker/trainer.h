@@ -15,7 +15,9 @@
 
 #include "common/backend/backend.h"
 #include "common/base/mutex.h"
+#include "common/comm/group_hosts.h"
 #include "common/device/ledger.h"
+#include "common/tcp/tcp_security.h"
 #include "common/types/ledger_snapshot.h"
 #include "common/types/numerics_choices.h"
 #include "common/types/worker_load.h"
@@ -30,13 +32,17 @@
 
 namespace tandem {
 
+class TcpListener;
+
 struct ResetCommand {
   int64_t generation = 0;
   int world_size = 1;
-  std::string rendezvous;      // path of the group's Unix socket
+  std::string rendezvous;      // path of the group's Unix socket, if it has one host
   std::string checkpoint_dir;  // to load; empty: start from the HF model
   int64_t version = 0;
-  int64_t step = 0;  // training steps that led to that state
+  int64_t step = 0;                  // training steps that led to that state
+  std::vector<GroupMember> members;  // by rank; empty: all are on one host
+  std::string group_ticket;          // what the members show each other
 };
 struct ResetResult {
   int64_t version = 0;
@@ -136,6 +142,10 @@ struct TrainerOptions {
   std::string adapter_path;  // model.lora.adapter_path
   absl::Duration rpc_timeout = absl::Seconds(600);
   bool single_channel = false;  // cluster.nccl_single_channel
+  // Where ranks of other hosts connect, with the security of connections to them; outlives the
+  // trainer. Null: all ranks are on one host.
+  TcpListener* data_listener = nullptr;
+  TcpSecurity data_security;
 };
 
 // What a command on a session is called.

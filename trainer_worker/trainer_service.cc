@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <absl/base/thread_annotations.h>
 #include <absl/status/statusor.h>
@@ -15,6 +16,7 @@
 #include "common/net/grpc_status.h"
 #include "common/net/worker_codec.h"
 #include "common/process/files/confined_path.h"
+#include "common/types/host_id.h"
 #include "tandem/v1/trainer.grpc.pb.h"
 #include "trainer_worker/engine_thread.h"
 #include "trainer_worker/trainer.h"
@@ -81,6 +83,23 @@ absl::Status CheckNumbers(const v1::TrainerResetRequest& request) {
   TANDEM_RETURN_IF_ERROR(check("generation", request.generation(), kLargestGeneration));
   TANDEM_RETURN_IF_ERROR(check("version", request.version(), kLargestCount));
   return check("step", request.step(), kLargestCount);
+}
+
+// OK without members: then all ranks are on one host.
+absl::Status CheckMembers(const v1::TrainerResetRequest& request) {
+  const int members = request.members_size();
+  if (members == 0 || members == request.world_size()) return absl::OkStatus();
+  return InvalidArgument("Reset has {} members, and its world size is {}", members,
+                         request.world_size());
+}
+
+std::vector<GroupMember> MembersOf(const v1::TrainerResetRequest& request) {
+  std::vector<GroupMember> members;
+  for (const v1::TrainerMember& member : request.members()) {
+    const HostId host{.boot_id = member.boot_id(), .node = member.node()};
+    members.push_back({.host = host.Key(), .data_address = member.data_address()});
+  }
+  return members;
 }
 
 // An empty path is none.
@@ -244,6 +263,7 @@ grpc::Status GrpcTrainerService::Reset(grpc::ServerContext* /*context*/,
   const auto parts = PartsFor(request->incarnation());
   if (!parts.ok()) return Reply(parts.status());
   if (const absl::Status valid = CheckNumbers(*request); !valid.ok()) return Reply(valid);
+  if (const absl::Status valid = CheckMembers(*request); !valid.ok()) return Reply(valid);
   if (const absl::Status inside = CheckPaths(*request, parts->folders); !inside.ok()) {
     return Reply(inside);
   }
@@ -254,7 +274,9 @@ grpc::Status GrpcTrainerService::Reset(grpc::ServerContext* /*context*/,
                              .rendezvous = request->rendezvous(),
                              .checkpoint_dir = request->checkpoint_dir(),
                              .version = request->version(),
-                             .step = request->step()};
+                             .step = request->step(),
+                             .members = MembersOf(*request),
+                             .group_ticket = request->group_ticket()};
   return Run<ResetResult>(
       request->incarnation(), [&](Trainer& trainer) { return trainer.Reset(command); },
       [response](const ResetResult& result) {

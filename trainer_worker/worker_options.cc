@@ -98,11 +98,12 @@ absl::StatusOr<SessionOptions> MakeSessionOptions(const v1::RegisterResponse& re
   TANDEM_ASSIGN_OR_RETURN(session.reshard, ParseReshard(fsdp.reshard_after_forward()));
   session.prefetch = fsdp.forward_prefetch();
   const Topology topology = TopologyOf(config);
-  session.device_bytes = gpu_bytes > 0 ? gpu_bytes : CpuDeviceMemoryBytes(topology.devices());
+  session.device_bytes =
+      gpu_bytes > 0 ? gpu_bytes : CpuDeviceMemoryBytes(topology.devices_per_host());
   // Apart no rollout needs a share of the device.
   session.kept_bytes = TrainerKeptBytes(
       session.device_bytes, topology.apart ? 0 : config.rollout().gpu_memory_utilization());
-  session.offload_dir = config.cluster().run_dir();
+  session.offload_dir = LocalDirOf(config);
   session.offload_master = config.actor().fsdp_config().param_offload();
   session.offload_reference = config.ref().offload();
   session.offload_moments = config.actor().fsdp_config().optimizer_offload();
@@ -146,7 +147,7 @@ absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& re
 CallFolders MakeCallFolders(const v1::Config& config) {
   const std::string& checkpoints = config.trainer().default_local_dir();
   CallFolders folders{
-      .sockets = {config.cluster().run_dir()}, .loaded = {checkpoints}, .saved = {checkpoints}};
+      .sockets = {LocalDirOf(config)}, .loaded = {checkpoints}, .saved = {checkpoints}};
   if (const std::string& resumed = config.trainer().resume_from_path(); !resumed.empty()) {
     folders.loaded.push_back(resumed);
   }

@@ -47,7 +47,8 @@ class Backend {
   virtual KernelChoices numerics_choices() const = 0;
   // Ops for a trainer's shard on the device.
   virtual absl::StatusOr<std::unique_ptr<ShardOps>> MakeShardOps() = 0;
-  // The group of ranks, connected as their devices allow. Errors as JoinSharedMemoryGroup.
+  // The group of ranks, connected as their devices and hosts allow. Errors as JoinGroup
+  // (common/comm/hosts/join_group.h).
   virtual absl::StatusOr<std::unique_ptr<Communicator>> JoinGroup(
       const SharedMemoryGroupOptions& options) = 0;
   // The transport from a trainer to its rollout that `key` (weight_sync.transport) selects; logs

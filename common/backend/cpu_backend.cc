@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/comm/hosts/join_group.h"
 #include "common/weights/weight_transport.h"
 
 namespace tandem {
@@ -37,7 +38,7 @@ class CpuBackend final : public Backend {
   }
   absl::StatusOr<std::unique_ptr<Communicator>> JoinGroup(
       const SharedMemoryGroupOptions& options) override {
-    return JoinSharedMemoryGroup(options);
+    return tandem::JoinGroup(options);
   }
 
   absl::StatusOr<WeightTransport*> Transport(const std::string& key) override {

@@ -30,7 +30,10 @@ inline uint64_t CallSignature(std::string_view collective, const std::vector<int
 // More than any host has devices. Sizes of a group are products with this number at most.
 inline constexpr int kMostRanksOfHost = 1024;
 
-// The ranks are processes or threads of one host and share one unnamed memory segment.
+struct GroupHosts;
+
+// The ranks are processes or threads of one host and share one unnamed memory segment, but where
+// `hosts` says otherwise.
 struct SharedMemoryGroupOptions {
   int rank = 0;
   int world_size = 1;
@@ -40,6 +43,9 @@ struct SharedMemoryGroupOptions {
   int64_t staging_bytes = 1 << 20;               // one of the two staging buffers of a rank
   const std::atomic<bool>* cancelled = nullptr;  // ends a pending Join when set
   bool single_channel = false;                   // passed on to NCCL if it is used: NcclOptions
+  // Where the ranks are, for JoinGroup (common/comm/hosts/join_group.h) while it joins; null: all
+  // on this host.
+  const GroupHosts* hosts = nullptr;
   // Measures the deadline of this group's waits; waits for devices have clocks of their own.
   Clock* clock = &RealClock();
 };

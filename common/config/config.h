@@ -85,9 +85,19 @@ LoraOptions LoraOptionsOf(const v1::Config& config);
 // The workers that the run has, and their devices.
 Topology TopologyOf(const v1::Config& config);
 
-// cluster.compute_threads, or the part of `cores` for a worker of a role with `workers` workers: at
-// least 1. Trainers and rollouts take turns, and so share all cores, unless rollouts with devices
-// of their own generate while the trainers train.
+// cluster.port_range: both ends belong to it. 0 to 0, any free port, where it is empty.
+struct PortRange {
+  int first = 0;
+  int last = 0;
+};
+PortRange PortRangeOf(const std::string& text);
+
+// cluster.local_dir or, where it is empty, cluster.run_dir.
+std::string LocalDirOf(const v1::Config& config);
+
+// cluster.compute_threads, or the part of `cores` for a worker of a role with `workers` workers on
+// a host: at least 1. Trainers and rollouts take turns, and so share all cores, unless rollouts
+// with devices of their own generate while the trainers train.
 int ComputeThreadsOf(const v1::Config& config, int workers, int64_t cores);
 
 // Bytes of one weight-sync slot: weight_sync.bucket_mb, with "auto" chosen by the device.

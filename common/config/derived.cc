@@ -119,6 +119,11 @@ bool NeedsSumPiSquared(const v1::Config& config) {
          config.algorithm().adv_estimator().ends_with("optimal_token_baseline");
 }
 
+std::string LocalDirOf(const v1::Config& config) {
+  const v1::Cluster& cluster = config.cluster();
+  return cluster.local_dir().empty() ? cluster.run_dir() : cluster.local_dir();
+}
+
 int64_t BucketBytes(const v1::Config& config, bool cuda) {
   constexpr int64_t kMib = int64_t{1} << 20;
   const std::string& text = config.weight_sync().bucket_mb();

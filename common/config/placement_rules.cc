@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdio>
 #include <string>
 
 #include <fmt/format.h>
@@ -10,6 +11,8 @@
 
 namespace tandem {
 namespace {
+
+constexpr int kMostPorts = 65535;
 
 // One role's keys: the total, and what it has to equal.
 struct RoleCounts {
@@ -23,10 +26,6 @@ struct RoleCounts {
 };
 
 void CheckCounts(const RoleCounts& role, ConfigProblems& problems) {
-  problems.Require(role.nodes <= 1, {role.Key("nnodes")},
-                   fmt::format("{}.nnodes is {}: a run has one host so far; set it to 1, and "
-                               "{}.n_gpus_per_node to the number of {}s on this host",
-                               role.section, role.nodes, role.section, role.section));
   const int64_t nodes = std::max<int64_t>(1, role.nodes);
   const int64_t product = nodes * role.per_node;
   problems.Require(
@@ -36,6 +35,12 @@ void CheckCounts(const RoleCounts& role, ConfigProblems& problems) {
                   "too, or leave one of the two out",
                   role.total_key, role.total, role.section, role.section, nodes, role.per_node,
                   product, role.total_key, product));
+  problems.Require(
+      role.total % nodes == 0 && role.total >= nodes, {role.total_key, role.Key("nnodes")},
+      fmt::format(
+          "{} is {} and {}.nnodes is {}: each host has equally many {}s; make the number of "
+          "{}s a multiple of the number of hosts",
+          role.total_key, role.total, role.section, nodes, role.section, role.section));
 }
 
 void CheckPairs(const v1::Cluster& c, ConfigProblems& problems) {
@@ -50,6 +55,36 @@ void CheckPairs(const v1::Cluster& c, ConfigProblems& problems) {
                   c.trainers(), c.rollouts(), more_trainers ? "trainer" : "rollout",
                   std::min(c.trainers(), c.rollouts()), more_trainers ? "rollout" : "trainer",
                   std::min(c.trainers(), c.rollouts())));
+}
+
+// A trainer and its rollout are on one device, and so on one host.
+void CheckHostsOfPairs(const v1::Config& c, ConfigProblems& problems) {
+  const int64_t trainers = c.trainer().nnodes();
+  const int64_t rollouts = c.rollout().nnodes();
+  problems.Require(
+      rollouts == 0 || rollouts == trainers, {"trainer.nnodes", "rollout.nnodes"},
+      fmt::format("trainer.nnodes is {} and rollout.nnodes is {}, and with "
+                  "cluster.hybrid_engine=true a rollout is on the host of its trainer: leave "
+                  "rollout.nnodes out, or set cluster.hybrid_engine=false",
+                  trainers, rollouts));
+}
+
+// Empty, or what is wrong with cluster.port_range, which matches its pattern.
+std::string PortRangeProblem(const std::string& text, const Topology& topology) {
+  if (text.empty()) return "";
+  const PortRange range = PortRangeOf(text);
+  if (range.first > range.last || range.last > kMostPorts) {
+    return fmt::format(
+        "cluster.port_range is {}: the first port has to be the lower one, and the "
+        "last at most {}",
+        text, kMostPorts);
+  }
+  const int needed = topology.trainers_per_host() + topology.rollouts_per_host();
+  if (range.last - range.first + 1 >= needed) return "";
+  return fmt::format(
+      "cluster.port_range is {}, {} ports, and a host may have {} workers that open "
+      "one each: widen it",
+      text, range.last - range.first + 1, needed);
 }
 
 // What needs a trainer and a rollout on one device.
@@ -84,15 +119,28 @@ void CheckPlacement(const v1::Config& config, ConfigProblems& problems) {
                config.rollout().n_gpus_per_node()},
               problems);
   cluster.hybrid_engine() ? CheckPairs(cluster, problems) : CheckApart(config, problems);
+  if (cluster.hybrid_engine()) CheckHostsOfPairs(config, problems);
+  const std::string ports = PortRangeProblem(cluster.port_range(), TopologyOf(config));
+  problems.Require(ports.empty(), {"cluster.port_range"}, ports);
 }
 
 Topology TopologyOf(const v1::Config& config) {
   const auto count = [](int64_t workers) {
     return static_cast<int>(std::max<int64_t>(1, workers));
   };
+  const bool apart = !config.cluster().hybrid_engine();
+  const int trainer_hosts = count(config.trainer().nnodes());
   return {.trainers = count(config.cluster().trainers()),
           .rollouts = count(config.cluster().rollouts()),
-          .apart = !config.cluster().hybrid_engine()};
+          .apart = apart,
+          .trainer_hosts = trainer_hosts,
+          .rollout_hosts = apart ? count(config.rollout().nnodes()) : trainer_hosts};
+}
+
+PortRange PortRangeOf(const std::string& text) {
+  PortRange range;
+  if (!text.empty()) std::sscanf(text.c_str(), "%d-%d", &range.first, &range.last);
+  return range;
 }
 
 int ComputeThreadsOf(const v1::Config& config, int workers, int64_t cores) {
@@ -102,7 +150,7 @@ int ComputeThreadsOf(const v1::Config& config, int workers, int64_t cores) {
   const Topology topology = TopologyOf(config);
   const bool at_once = topology.apart && (config.rollout().partial().overlap() ||
                                           config.trainer().off_policy_steps() > 0);
-  const int64_t sharing = at_once ? topology.devices() : workers;
+  const int64_t sharing = at_once ? topology.devices_per_host() : workers;
   return static_cast<int>(std::max<int64_t>(1, cores / std::max<int64_t>(1, sharing)));
 }
 

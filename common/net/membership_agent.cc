@@ -47,7 +47,8 @@ class GrpcMembershipAgent : public MembershipAgent {
     request_.set_role(options_.role);
     request_.set_rank(options_.rank);
     request_.set_address(options_.listen_address);
-    request_.set_boot_id(options_.boot_id);
+    request_.set_boot_id(options_.host.boot_id);
+    request_.set_node(options_.host.node);
     request_.set_device(options_.device);
     request_.set_boot_nonce(MakeBootNonce());
     request_.set_pid(getpid());
@@ -128,6 +129,11 @@ class GrpcMembershipAgent : public MembershipAgent {
             ? fmt::format("over TLS with the certificate {}", options_.security.cert)
             : "without TLS",
         std::string(status.message()));
+  }
+
+  void SetDataAddress(const std::string& address) override {
+    const MutexLock lock(state_mutex_);
+    request_.set_data_address(address);
   }
 
   absl::Status SetTokenizerAndNumerics(const std::string& tokenizer_digest,
@@ -267,9 +273,6 @@ class GrpcMembershipAgent : public MembershipAgent {
 
 absl::StatusOr<std::unique_ptr<MembershipAgent>> MembershipAgent::Join(JoinOptions options,
                                                                        absl::Duration timeout) {
-  if (options.boot_id.empty()) {
-    TANDEM_ASSIGN_OR_RETURN(options.boot_id, ReadBootId());
-  }
   TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(options.controller_address, options.security));
   auto agent = std::make_unique<GrpcMembershipAgent>(std::move(options), std::move(channel));
   TANDEM_RETURN_IF_ERROR(agent->FirstRegistration(timeout));

@@ -15,6 +15,7 @@
 #include "common/base/build_info.h"
 #include "common/base/clock.h"
 #include "common/net/channel.h"
+#include "common/types/host_id.h"
 #include "common/types/ledger_snapshot.h"
 #include "common/types/numerics_choices.h"
 #include "common/types/worker_load.h"
@@ -28,8 +29,8 @@ struct JoinOptions {
   v1::Role role = v1::ROLE_UNSPECIFIED;
   int rank = 0;
   std::string device;          // "cpu:0"
-  std::string listen_address;  // this worker's own bound gRPC address
-  std::string boot_id;         // empty: read from this host
+  std::string listen_address;  // where others reach this worker's gRPC server
+  HostId host;                 // of this process
   int64_t device_memory_bytes = 0;
   std::string device_uuid;  // of a GPU
   BuildInfo build;          // of this program
@@ -70,6 +71,8 @@ class MembershipAgent {
   // 64).
   virtual absl::Status SetTokenizerAndNumerics(const std::string& tokenizer_digest,
                                                const WorkerNumerics& numerics) = 0;
+  // Where this worker's peers on other hosts reach it, for the calls to the controller that follow.
+  virtual void SetDataAddress(const std::string& address) = 0;
 
   // Sends `health()` and the progress of the process's threads (common/base/progress.h) every
   // cluster.heartbeat_seconds from a thread of its own. `on_end` is called at most once, from that

@@ -1,5 +1,6 @@
 #include "common/net/worker_program.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -9,8 +10,8 @@
 
 #include "common/base/status.h"
 #include "common/net/protocol.h"
-#include "common/net/security/call_roles.h"
 #include "common/process/files/run_token.h"
+#include "common/tcp/identity.h"
 
 namespace tandem {
 namespace {
@@ -23,6 +24,24 @@ std::string IsDevice(const std::string& device) {
   const bool readable = colon != std::string::npos && (kind == "cpu" || kind == "cuda") &&
                         absl::SimpleAtoi(device.substr(colon + 1), &number) && number >= 0;
   return readable ? "" : device + " is neither cpu:<number> nor cuda:<number>";
+}
+
+// Empty, or what is wrong with a --node.
+std::string NodeProblem(const std::string& node) {
+  return IsNodeName(node) ? ""
+                          : "\"" + node +
+                                "\" is no name of 1 to 253 letters, digits, dots, hyphens "
+                                "and underscores";
+}
+
+// Empty, or what is wrong with an --advertise. The port is that of the server.
+std::string HostProblem(const std::string& host) {
+  const bool has_port = std::count(host.begin(), host.end(), ':') == 1;
+  if (host.empty() || has_port || host.find_first_of("[]/ ") != std::string::npos) {
+    return "\"" + host + "\" is not a host's name or address without brackets and port";
+  }
+  const std::string any_port = JoinAddress(host, 0);
+  return IsWildcard(any_port) ? host + " is no address that others reach" : "";
 }
 
 }  // namespace
@@ -48,8 +67,23 @@ int ParseWorkerFlags(
          "cpu:<number> or cuda:<number>; the same for a trainer and a rollout that share it "
          "(cluster.hybrid_engine); default: cpu:<rank>")
       ->check(IsDevice);
-  app.add_option("--listen", flags->listen,
-                 "unix:/path or host:port; default: in the folder of the controller's socket");
+  app.add_option(
+      "--listen", flags->listen,
+      "unix:/path or host:port; 0.0.0.0:0 is any port of all interfaces; default: in the "
+      "folder of the controller's socket, else 127.0.0.1:0, or 0.0.0.0:0 where the "
+      "controller is not on 127.0.0.1");
+  app.add_option("--node", flags->node,
+                 "name of this host: workers of equal names (and kernels) share memory; default: "
+                 "SLURMD_NODENAME, else the host's name")
+      ->check(NodeProblem);
+  app.add_option("--advertise", flags->network.advertise,
+                 "name or address, without port, by which other hosts reach this one, for "
+                 "certificates and where it has several; default: that of --listen or --interface, "
+                 "else that from which it reaches the controller")
+      ->check(HostProblem);
+  app.add_option("--interface", flags->network.interface,
+                 "network interface, such as eth0, whose address is announced where --listen is "
+                 "0.0.0.0");
   app.add_option("--join-timeout", flags->join_timeout_seconds,
                  "seconds to wait for the controller")
       ->check(CLI::NonNegativeNumber)

@@ -6,6 +6,7 @@
 #include <absl/status/status.h>
 
 #include "common/base/build_info.h"
+#include "common/net/addresses/announced_address.h"
 #include "common/net/channel.h"
 
 namespace tandem {
@@ -14,8 +15,10 @@ struct WorkerFlags {
   BuildInfo build;         // of the program: set by its main
   std::string controller;  // the controller's address
   int rank = 0;
-  std::string device;    // cpu:<rank> unless given
-  std::string listen;    // WorkerListenAddress unless given
+  std::string device;  // cpu:<rank> unless given
+  std::string listen;  // WorkerListenAddress unless given
+  std::string node;    // empty: as ThisHost finds it
+  NetworkFlags network;
   RpcSecurity security;  // for calls to and from other processes; token_file: as said below
   double join_timeout_seconds = 120;
 };

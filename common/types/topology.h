@@ -1,7 +1,8 @@
-// Which workers a run has, and which of them share a device.
+// Which workers a run has, and which of them share a device and a host.
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace tandem {
 
@@ -13,6 +14,18 @@ struct Topology {
   // Every worker has a device of its own. False: rollout r shares that of trainer r, and there are
   // as many rollouts as trainers.
   bool apart = false;
+  // Hosts that have trainers, and hosts that have rollouts; apart, a host may have both. Each has
+  // equally many of a role, with neighbouring ranks, the first host the first ones.
+  int trainer_hosts = 1;
+  int rollout_hosts = 1;
+
+  bool several_hosts() const { return trainer_hosts > 1 || rollout_hosts > 1; }
+  int trainers_per_host() const { return (trainers + trainer_hosts - 1) / trainer_hosts; }
+  int rollouts_per_host() const { return (rollouts + rollout_hosts - 1) / rollout_hosts; }
+  // The most that one host can have: apart, where both roles are on it.
+  int devices_per_host() const {
+    return apart ? trainers_per_host() + rollouts_per_host() : trainers_per_host();
+  }
 
   int devices() const { return apart ? trainers + rollouts : trainers; }
   int DeviceOfTrainer(int rank) const { return rank; }
@@ -23,8 +36,12 @@ struct Topology {
   // How many rollouts the trainer with most of them sends weights to.
   int MostRolloutsOfATrainer() const { return (rollouts + trainers - 1) / trainers; }
 
-  // "2 trainers and 2 rollouts that share 2 devices", "2 trainers and 3 rollouts on 5 devices"
+  // "2 trainers and 2 rollouts that share 2 devices", "2 trainers and 3 rollouts on 5 devices", and
+  // of several hosts ", trainers on 2 hosts, rollouts on 1"
   std::string Text() const;
+  // A line for each host, where several have workers: "host 1: trainer 0, rollout 0" or, apart,
+  // where a host may be in both lists, "host 1 with trainers: trainers 0 to 1". Empty for one host.
+  std::vector<std::string> HostLines() const;
 
   friend bool operator==(const Topology&, const Topology&) = default;
 };

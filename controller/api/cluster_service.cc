@@ -2,9 +2,11 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "common/base/local_address.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/net/grpc_status.h"
@@ -24,11 +26,17 @@ absl::StatusOr<WorkerKey> ParseKey(v1::Role role, int rank) {
 
 absl::StatusOr<Announcement> ParseAnnouncement(const v1::RegisterRequest& request) {
   TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, ParseKey(request.role(), request.rank()));
+  if (!request.node().empty() && !IsNodeName(request.node())) {
+    return InvalidArgument(
+        "the node of {} is no name of 1 to 253 letters, digits, dots, hyphens and "
+        "underscores",
+        key.Text());
+  }
   return Announcement{
       .protocol = request.protocol(),
       .key = key,
       .address = request.address(),
-      .boot_id = request.boot_id(),
+      .host = {.boot_id = request.boot_id(), .node = request.node()},
       .device = request.device(),
       .boot_nonce = request.boot_nonce(),
       .pid = request.pid(),
@@ -41,7 +49,8 @@ absl::StatusOr<Announcement> ParseAnnouncement(const v1::RegisterRequest& reques
       .tokenizer_digest = request.tokenizer_digest(),
       .incarnation = request.incarnation(),
       .device_uuid = request.device_uuid(),
-      .process_start = request.process_start()};
+      .process_start = request.process_start(),
+      .data_address = request.data_address()};
 }
 
 EngineProgress FromProto(const v1::EngineProgress& proto) {
@@ -120,39 +129,74 @@ absl::Status ClusterService::CheckOwn(const grpc::ServerContextBase* context,
   return CheckWorkerCall(context, project_, RoleName(key.role), key.rank);
 }
 
-absl::StatusOr<int64_t> ClusterService::Accept(const grpc::ServerContextBase* context,
-                                               const v1::RegisterRequest& request) {
-  TANDEM_ASSIGN_OR_RETURN(const Announcement announcement, ParseAnnouncement(request));
-  const absl::Status own = CheckOwn(context, announcement.key);
-  const absl::StatusOr<int64_t> incarnation =
-      own.ok() ? registry_.Register(announcement) : absl::StatusOr<int64_t>(own);
-  if (!incarnation.ok()) {
-    LogWarn("Refused a worker: {}", std::string(incarnation.status().message()));
-    return incarnation;
-  }
-  LogInfo("{} registered: incarnation {}, process {}, {}{}", announcement.key.Text(), *incarnation,
-          announcement.pid, announcement.address,
+bool ClusterService::MustDial(const Announcement& announcement) const {
+  if (dial_ == nullptr || announcement.address.starts_with("unix:")) return false;
+  const std::optional<WorkerEntry> known = registry_.Find(announcement.key);
+  return !known || known->announcement.boot_nonce != announcement.boot_nonce ||
+         known->announcement.address != announcement.address;
+}
+
+absl::Status ClusterService::CheckReached(const Comer& comer, const absl::Status& reached) {
+  const std::string& address = comer.announcement.address;
+  // A port of this host takes or refuses a connection at once: who answers late is busy.
+  const bool late = absl::IsDeadlineExceeded(reached) && IsLocalAddress(address);
+  // Of who is there and refuses this call others have to tell more.
+  const bool refuses = absl::IsPermissionDenied(reached) || absl::IsUnauthenticated(reached) ||
+                       absl::IsUnimplemented(reached);
+  if (reached.ok() || late || refuses) return absl::OkStatus();
+  return FailedPrecondition(
+      "{} on {} calls from {} and announces {}, where this controller does not reach it: {}; give "
+      "it --advertise or --interface with an address that this host reaches, and let its port "
+      "through firewalls (a fixed one with --listen 0.0.0.0:PORT)",
+      comer.announcement.key.Text(), comer.announcement.host.Text(), comer.from, address,
+      std::string(reached.message()));
+}
+
+void ClusterService::Refuse(const Comer& comer, const absl::Status& why) {
+  LogWarn("Refused a worker: {}", std::string(why.message()));
+  comer.reactor->Finish(ToGrpcStatus(why));
+}
+
+void ClusterService::Admit(const Comer& comer) {
+  const Announcement& announcement = comer.announcement;
+  const absl::StatusOr<int64_t> incarnation = registry_.Register(announcement);
+  if (!incarnation.ok()) return Refuse(comer, incarnation.status());
+  LogInfo("{} registered: incarnation {}, process {}, {} on {}{}", announcement.key.Text(),
+          *incarnation, announcement.pid, announcement.address, announcement.host.Text(),
           announcement.numerics_class.empty() ? "" : ", ready, " + announcement.numerics_class);
   if (const std::string other = registry_.OtherBuild(announcement); !other.empty()) {
     LogWarn("{}: accepted because of cluster.allow_other_build", other);
   }
-  return incarnation;
+  *comer.response = welcome_;
+  comer.response->set_incarnation(*incarnation);
+  comer.response->set_compute_threads(
+      announcement.key.role == WorkerRole::kTrainer ? threads_.trainer : threads_.rollout);
+  holders_.Write(registry_, [reactor = comer.reactor] { reactor->Finish(grpc::Status::OK); });
 }
 
 grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* context,
                                                    const v1::RegisterRequest* request,
                                                    v1::RegisterResponse* response) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const absl::StatusOr<int64_t> incarnation = Accept(context, *request);
-  if (!incarnation.ok()) {
-    reactor->Finish(ToGrpcStatus(incarnation.status()));
+  Comer comer{.from = context->peer(), .response = response, .reactor = context->DefaultReactor()};
+  absl::StatusOr<Announcement> announcement = ParseAnnouncement(*request);
+  absl::Status own = announcement.status();
+  if (own.ok()) own = CheckOwn(context, announcement->key);
+  grpc::ServerUnaryReactor* const reactor = comer.reactor;
+  if (!own.ok()) {
+    Refuse(comer, own);
     return reactor;
   }
-  *response = welcome_;
-  response->set_incarnation(*incarnation);
-  response->set_compute_threads(request->role() == v1::ROLE_TRAINER ? threads_.trainer
-                                                                    : threads_.rollout);
-  holders_.Write(registry_, [reactor] { reactor->Finish(grpc::Status::OK); });
+  comer.announcement = *std::move(announcement);
+  if (!MustDial(comer.announcement)) {
+    Admit(comer);
+    return reactor;
+  }
+  // The reactor may be gone once it has been finished, so it is not looked at after this.
+  const std::string address = comer.announcement.address;
+  dial_(address, [this, comer = std::move(comer)](const absl::Status& reached) {
+    const absl::Status found = CheckReached(comer, reached);
+    found.ok() ? Admit(comer) : Refuse(comer, found);
+  });
   return reactor;
 }
 

@@ -17,12 +17,17 @@
 
 namespace tandem {
 
+// Tries to reach a worker at its address, once, and tells the answer on any thread, after a few
+// seconds at most (health_client.h).
+using Dialer = std::function<void(const std::string& address, std::function<void(absl::Status)>)>;
+
 class ClusterService final : public v1::ClusterService::CallbackService {
  public:
   // Trainers pull the samples of the step from `samples`, and those of the next one, if they are
   // generated already, from `upcoming`. `welcome` is the response to a registration, without the
   // incarnation and the number of threads; `project` the one whose workers may call over TLS
-  // (ServedProject). The references must outlive the service.
+  // (ServedProject). `dial` tries the addresses of workers that register; null: they are believed.
+  // The references must outlive the service.
   ClusterService(WorkerRegistry& registry,
                  RankHolders& holders,
                  SampleStore& samples,
@@ -30,7 +35,8 @@ class ClusterService final : public v1::ClusterService::CallbackService {
                  ParityProbe& probe,
                  v1::RegisterResponse welcome,
                  ThreadsByRole threads,
-                 std::string project)
+                 std::string project,
+                 Dialer dial = nullptr)
       : registry_(registry),
         holders_(holders),
         samples_(samples),
@@ -38,7 +44,8 @@ class ClusterService final : public v1::ClusterService::CallbackService {
         probe_(probe),
         welcome_(std::move(welcome)),
         threads_(threads),
-        project_(std::move(project)) {}
+        project_(std::move(project)),
+        dial_(std::move(dial)) {}
 
   // From now on the responses to heartbeats ask the workers to stop.
   void StopWorkers() { stopping_ = true; }
@@ -58,9 +65,19 @@ class ClusterService final : public v1::ClusterService::CallbackService {
   // Fills the next message of a stream, or leaves it empty at the end.
   using SampleSource = std::function<absl::Status(v1::StreamSamplesResponse*)>;
 
-  // The worker's incarnation.
-  absl::StatusOr<int64_t> Accept(const grpc::ServerContextBase* context,
-                                 const v1::RegisterRequest& request);
+  // A registration that waits for its answer.
+  struct Comer {
+    Announcement announcement;
+    std::string from;  // the address of its call, as gRPC writes it
+    v1::RegisterResponse* response = nullptr;
+    grpc::ServerUnaryReactor* reactor = nullptr;
+  };
+  // A port that the controller has not tried yet for this process.
+  bool MustDial(const Announcement& announcement) const;
+  // OK, or the refusal of a worker at whose address a call ended with `reached`.
+  static absl::Status CheckReached(const Comer& comer, const absl::Status& reached);
+  void Admit(const Comer& comer);
+  static void Refuse(const Comer& comer, const absl::Status& why);
   absl::Status TakeHeartbeat(const grpc::ServerContextBase* context,
                              const v1::HeartbeatRequest& request);
   // Whether the call's certificate, if it has one, is that of the worker for which it is made.
@@ -80,6 +97,7 @@ class ClusterService final : public v1::ClusterService::CallbackService {
   const v1::RegisterResponse welcome_;
   const ThreadsByRole threads_;
   const std::string project_;
+  const Dialer dial_;
   std::atomic<bool> stopping_ = false;
   SampleDiskThread disk_;
 };

@@ -45,6 +45,7 @@ v1::WorkerStatus ToProto(const WorkerEntry& entry, Instant now) {
   proto.set_device(entry.announcement.device);
   proto.set_address(entry.announcement.address);
   proto.set_pid(entry.announcement.pid);
+  proto.set_node(entry.announcement.host.node);
   proto.set_seconds_since_heartbeat(absl::ToDoubleSeconds(now - entry.last_heartbeat));
   proto.set_phase(entry.news.phase);
   proto.set_version(entry.news.version);

@@ -60,7 +60,7 @@ void TellDevices(const v1::Config& config, ProgressSink& progress) {
   if (PlansForGpu(config)) {
     const int64_t gpus = GpuFiles();
     progress.OnMessage(fmt::format("{}devices: {} GPU(s) in /dev for {}",
-                                   gpus < topology.devices() ? "warning: " : "", gpus,
+                                   gpus < topology.devices_per_host() ? "warning: " : "", gpus,
                                    topology.Text()));
     return;
   }
@@ -107,11 +107,12 @@ absl::StatusOr<CheckedInputs> CheckInputsAndPlan(const v1::Config& config, Progr
     progress.OnMessage(
         "memory: planned at the launch, when the GPUs are known; now: tandemctl plan");
   } else {
-    const int devices = TopologyOf(config).devices();
+    const int devices = TopologyOf(config).devices_per_host();
     TANDEM_ASSIGN_OR_RETURN(plan, PlanRun(inputs.spec, config, CpuDeviceMemoryBytes(devices),
-                                          ExistingPart(config.cluster().run_dir()), progress));
+                                          ExistingPart(LocalDirOf(config)), progress));
   }
   TellDevices(config, progress);
+  for (const std::string& line : TopologyOf(config).HostLines()) progress.OnMessage(line);
   return CheckedInputs{std::move(inputs), std::move(train), std::move(plan)};
 }
 

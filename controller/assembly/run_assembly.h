@@ -11,6 +11,7 @@
 #include "common/base/build_info.h"
 #include "common/process/directory_lock.h"
 #include "common/process/exit_code.h"
+#include "common/types/host_id.h"
 #include "controller/run/run_control.h"
 #include "tandem/v1/config.pb.h"
 
@@ -23,6 +24,7 @@ struct AssemblyOptions {
   StartMode start = StartMode::kTrain;
   std::string launch_id;  // see ResumeOptions
   BuildInfo build;        // of the program
+  HostId host;            // of this process
   bool log_json = false;  // stdout gets JSON lines for programs instead of text for people
   const SignsOfLife* signs = nullptr;  // outlives the Assembly; null: nobody hears that it listens
 };

@@ -20,6 +20,7 @@
 #include "common/process/files/run_token.h"
 #include "common/process/threads.h"
 #include "controller/api/cluster_service.h"
+#include "controller/api/health_client.h"
 #include "controller/api/tandem_service.h"
 #include "controller/assembly/run_assembly.h"
 #include "controller/assembly/run_options.h"
@@ -37,6 +38,9 @@
 
 namespace tandem {
 namespace {
+
+// Shorter than the deadline of a registration.
+constexpr absl::Duration kDialTimeout = absl::Seconds(5);
 
 v1::RegisterResponse MakeWelcome(const v1::Config& config, const Tokenizer& tokenizer) {
   v1::RegisterResponse welcome;
@@ -122,10 +126,10 @@ RunCore::RunCore(const AssemblyOptions& options,
       run_id_(std::move(run_id)),
       control_(options_.total_steps, options.start),
       probe_(MakeProbeOptions(*config_, inputs_.tokenizer->vocab_size())),
-      registry_(
-          WithLoadLog(MakeRegistryOptions(*config_, inputs_.tokenizer->digest(), options.build),
-                      load_),
-          RealClock()),
+      registry_(WithLoadLog(MakeRegistryOptions(
+                                *config_, inputs_.tokenizer->digest(), options.build, options.host),
+                            load_),
+                RealClock()),
       pool_(registry_, GrpcClients(*config_, stores_.blackbox), TopologyOf(*config_), RealClock()),
       shown_(MakeShownProgress(*config_, log_json_)),
       events_(*stores_.records, stores_.blackbox.get(), RealClock()),
@@ -193,15 +197,16 @@ void RunCore::TellStart(const ResumePoint& start) {
 
 absl::Status RunCore::MakePlan(int64_t device_bytes) {
   TANDEM_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanRun(inputs_.spec, *config_, device_bytes,
-                                                         options_.run_dir, progress_));
+                                                         LocalDirOf(*config_), progress_));
   options_.sleep = ChooseSleepMode(plan);
   memory_plan_ = MemoryPlanToJson(plan);
   return absl::OkStatus();
 }
 
 absl::Status RunCore::PlanAhead() {
-  return PlansForGpu(*config_) ? absl::OkStatus()
-                               : MakePlan(CpuDeviceMemoryBytes(TopologyOf(*config_).devices()));
+  return PlansForGpu(*config_)
+             ? absl::OkStatus()
+             : MakePlan(CpuDeviceMemoryBytes(TopologyOf(*config_).devices_per_host()));
 }
 
 absl::Status RunCore::PlanForGpus(TandemService& api) {
@@ -234,7 +239,10 @@ absl::Status RunCore::Serve(const StepContext& context,
   registry_.Reserve(holders.Read());
   ClusterService cluster(registry_, holders, *stores_.samples, *stores_.upcoming, probe_,
                          MakeWelcome(ConfigForWorkers(*config_, options_), *inputs_.tokenizer),
-                         ComputeThreads(*config_), project);
+                         ComputeThreads(*config_), project,
+                         [security](const std::string& address, auto done) {
+                           DialBack(address, security, kDialTimeout, std::move(done));
+                         });
   TandemService api({.control = control_,
                      .position = position,
                      .run = context,

@@ -7,7 +7,6 @@
 #include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/config/rollout_rules.h"
-#include "common/net/protocol.h"
 #include "common/process/files/run_token.h"
 #include "common/process/process_identity.h"
 #include "common/types/sample.h"
@@ -78,6 +77,7 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.save_batch_freq = config.trainer().save_batch_freq();
   options.val_before_train = config.trainer().val_before_train();
   options.run_dir = config.cluster().run_dir();
+  options.local_dir = LocalDirOf(config);
   options.model_path = config.model().path();
   options.config_yaml = ConfigToYaml(config);
   options.save_moments = SavesContent(config, "optimizer");
@@ -166,7 +166,8 @@ absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t 
 
 RegistryOptions MakeRegistryOptions(const v1::Config& config,
                                     const std::string& tokenizer_digest,
-                                    const BuildInfo& build) {
+                                    const BuildInfo& build,
+                                    const HostId& host) {
   return {.topology = TopologyOf(config),
           .heartbeat_timeout = absl::Seconds(config.cluster().heartbeat_timeout_seconds()),
           .progress_limit = absl::Seconds(config.cluster().progress_timeout_seconds() +
@@ -177,8 +178,7 @@ RegistryOptions MakeRegistryOptions(const v1::Config& config,
           .build = BuildText(build),
           .build_id = BuildId(build),
           .allow_other_build = config.cluster().allow_other_build(),
-          // Empty: no worker is known to be on this host, so only a loss frees a rank.
-          .boot_id = ReadBootId().value_or(""),
+          .host = host,
           .process_start = ProcessStart,
           .own_process_start = OwnProcessStart()};
 }

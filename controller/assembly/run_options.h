@@ -41,10 +41,11 @@ absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t 
 
 RpcSecurity MakeRpcSecurity(const v1::Config& config);
 
-// `build`: the controller's.
+// `build` and `host`: the controller's.
 RegistryOptions MakeRegistryOptions(const v1::Config& config,
                                     const std::string& tokenizer_digest,
-                                    const BuildInfo& build);
+                                    const BuildInfo& build,
+                                    const HostId& host);
 
 // `vocab_limit`: token ids are below it.
 ParityProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit);

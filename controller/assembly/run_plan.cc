@@ -16,11 +16,14 @@ namespace tandem {
 absl::StatusOr<MemoryPlan> PlanRun(const ModelSpec& spec,
                                    const v1::Config& config,
                                    int64_t device_bytes,
-                                   const std::string& run_dir,
+                                   const std::string& offload_dir,
                                    ProgressSink& progress) {
   MemoryPlan plan = PlanMemory(spec, MakeMemoryPlanInput(spec, config, device_bytes));
-  TANDEM_RETURN_IF_ERROR(
-      CheckOffloadSpace(plan, config.cluster().trainers(), run_dir, FreeBytesIn(run_dir)));
+  // A local folder is each host's own.
+  const int64_t trainers = config.cluster().local_dir().empty()
+                               ? config.cluster().trainers()
+                               : TopologyOf(config).trainers_per_host();
+  TANDEM_RETURN_IF_ERROR(CheckOffloadSpace(plan, trainers, offload_dir, FreeBytesIn(offload_dir)));
   LogInfo("{}", MemoryPlanText(plan));
   if (config.model().lora().rank() > 0) {
     TANDEM_ASSIGN_OR_RETURN(const LoraSpec lora, MakeLoraSpec(spec, LoraOptionsOf(config)));

@@ -20,11 +20,11 @@
 namespace tandem {
 
 // Plans for a device of `device_bytes`. The table is logged; the peak and the advice go to
-// `progress`. ResourceExhausted: the disk of `run_dir` has no room for the offloaded memory.
+// `progress`. ResourceExhausted: the disk of `offload_dir` has no room for the offloaded memory.
 absl::StatusOr<MemoryPlan> PlanRun(const ModelSpec& spec,
                                    const v1::Config& config,
                                    int64_t device_bytes,
-                                   const std::string& run_dir,
+                                   const std::string& offload_dir,
                                    ProgressSink& progress);
 
 // Waits for all workers and returns the memory of the run's smallest GPU, which only they know.

@@ -143,7 +143,7 @@ absl::StatusOr<Configured> Configure(const PlanOptions& options) {
         "--device-memory, such as 80GiB (nvidia-smi shows it)");
   }
   if (options.device_memory.empty()) {
-    configured.bytes = CpuDeviceMemoryBytes(TopologyOf(configured.config).devices());
+    configured.bytes = CpuDeviceMemoryBytes(TopologyOf(configured.config).devices_per_host());
   } else {
     const absl::StatusOr<int64_t> bytes = ParseBytes(options.device_memory);
     TANDEM_RETURN_IF_ERROR(Annotate(bytes.status(), "--device-memory"));
@@ -211,6 +211,7 @@ PlanOutcome PlanCommand(const PlanOptions& options, std::ostream& out) {
     out << json.dump() << "\n";
   } else {
     if (!warning.empty()) out << "warning: " << warning << "\n";
+    for (const std::string& line : TopologyOf(input->config).HostLines()) out << line << "\n";
     out << MemoryPlanText(plan);
     if (!plan.fits()) out << AdviceText(advices);
   }

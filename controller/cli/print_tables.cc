@@ -185,6 +185,17 @@ std::string PhaseText(const v1::GetStatusResponse& status) {
 
 }  // namespace
 
+namespace {
+
+bool HasSeveralNodes(const v1::GetStatusResponse& status) {
+  const auto& workers = status.workers();
+  return std::any_of(workers.begin(), workers.end(), [&](const v1::WorkerStatus& worker) {
+    return worker.node() != workers.begin()->node();
+  });
+}
+
+}  // namespace
+
 std::string StatusTable(const v1::GetStatusResponse& status) {
   std::string text =
       fmt::format("run {}  {}  phase {}  step {}/{}{}  weight version {}  {}\n", status.run_id(),
@@ -202,6 +213,8 @@ std::string StatusTable(const v1::GetStatusResponse& status) {
   std::vector<std::vector<std::string>> rows = {{"worker", "rank", "device", "incarnation", "state",
                                                  "phase", "doing", "version", "heartbeat", "memory",
                                                  "peak", "numerics", "kernels", "pid"}};
+  const bool nodes = HasSeveralNodes(status);
+  if (nodes) rows.front().push_back("node");
   for (const v1::WorkerStatus& worker : status.workers()) {
     rows.push_back({RoleName(worker.worker().role()), std::to_string(worker.worker().rank()),
                     worker.device(), std::to_string(worker.worker().incarnation()), worker.state(),
@@ -213,6 +226,7 @@ std::string StatusTable(const v1::GetStatusResponse& status) {
                     worker.numerics_class().empty() ? "-" : worker.numerics_class(),
                     worker.kernel_set().empty() ? "-" : worker.kernel_set(),
                     std::to_string(worker.pid())});
+    if (nodes) rows.back().push_back(worker.node());
   }
   return text + FormatTable(rows) + RolloutTable(status) + TrainerTable(status);
 }

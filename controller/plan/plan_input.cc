@@ -62,8 +62,8 @@ TrainerMemoryOptions MakeTrainerMemoryOptions(const ModelSpec& spec, const v1::C
 ThreadsByRole ComputeThreads(const v1::Config& config) {
   const Topology topology = TopologyOf(config);
   const int64_t cores = std::ssize(AllowedCores());
-  return {.trainer = ComputeThreadsOf(config, topology.trainers, cores),
-          .rollout = ComputeThreadsOf(config, topology.rollouts, cores)};
+  return {.trainer = ComputeThreadsOf(config, topology.trainers_per_host(), cores),
+          .rollout = ComputeThreadsOf(config, topology.rollouts_per_host(), cores)};
 }
 
 bool PlansForGpu(const v1::Config& config) { return config.trainer().device() == "cuda"; }

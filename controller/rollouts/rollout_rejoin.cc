@@ -21,7 +21,7 @@ RolloutRejoin::RolloutRejoin(WorkerPool& pool,
       budget_(budget),
       progress_(progress),
       options_(std::move(options)),
-      trainers_(pool.TrainerIncarnations()) {}
+      trainers_(pool.Members(WorkerRole::kTrainer)) {}
 
 RolloutRejoin::~RolloutRejoin() {
   stop_ = true;
@@ -76,7 +76,7 @@ void RolloutRejoin::Start() {
 absl::Status RolloutRejoin::Sync() {
   const auto stopped = [this] { return this->stopped(); };
   TANDEM_RETURN_IF_ERROR(pool_.WaitUntilComplete(options_.register_timeout, stopped));
-  if (pool_.TrainerIncarnations() != trainers_) {
+  if (pool_.Members(WorkerRole::kTrainer) != trainers_) {
     return absl::AbortedError("a trainer was lost while rollouts were on their way back");
   }
   TANDEM_ASSIGN_OR_RETURN(WeightSyncResult published, weights_.Sync(options_.version, "", stopped));
@@ -126,7 +126,7 @@ void RolloutRejoin::Finish() {
   // A further rollout was lost during the sync: wait for all of them again.
   const std::vector<Loss> losses = std::exchange(rejoining_, {});
   const bool again =
-      IsPeerFailure(synced_) && pool_.TrainerIncarnations() == trainers_ && !stopped();
+      IsPeerFailure(synced_) && pool_.Members(WorkerRole::kTrainer) == trainers_ && !stopped();
   if (!again) {
     failure_ = synced_;
     return;

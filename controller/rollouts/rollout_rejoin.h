@@ -73,7 +73,7 @@ class RolloutRejoin {
   RestartBudget& budget_;
   ProgressSink& progress_;
   const RejoinOptions options_;
-  const std::vector<int64_t> trainers_;  // incarnations: others have no state to sync
+  const std::vector<WorkerMember> trainers_;  // others have no state to sync
 
   std::vector<Loss> lost_;       // reported, and no thread waits for them yet
   std::vector<Loss> rejoining_;  // the thread waits for them

@@ -7,6 +7,7 @@
 #include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/formats/files.h"
+#include "common/process/files/run_token.h"
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {
@@ -55,7 +56,7 @@ absl::Status Recovery::AwaitAll(const absl::Status& loss) {
 
 absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
   const bool may_be_a_loss = IsPeerFailure(reason) || absl::IsFailedPrecondition(reason) ||
-                             context_.pool.TrainerIncarnations() != incarnations_;
+                             context_.pool.Members(WorkerRole::kTrainer) != trainers_;
   // Wrong weights or numbers stay wrong, whether or not a worker was lost as well. A worker that
   // did not return within its timeout is not waited for again.
   if (absl::IsDataLoss(reason) || WorkerDidNotReturn(reason) || context_.budget.gave_up())
@@ -85,7 +86,7 @@ absl::Status Recovery::AwaitRollouts(const absl::Status& reason) {
            "a worker was lost while weights were synced, waiting until all are there: {}",
            std::string(reason.message()))});
   TANDEM_RETURN_IF_ERROR(AwaitAll(reason));
-  return context_.pool.TrainerIncarnations() == incarnations_ ? absl::OkStatus() : reason;
+  return context_.pool.Members(WorkerRole::kTrainer) == trainers_ ? absl::OkStatus() : reason;
 }
 
 absl::StatusOr<RunPosition> Recovery::LoadState() {
@@ -105,7 +106,7 @@ absl::StatusOr<RunPosition> Recovery::LoadState() {
 }
 
 WorkerRole Recovery::LostWhileLoading() const {
-  const bool trainer = loading_ || context_.pool.TrainerIncarnations() != incarnations_;
+  const bool trainer = loading_ || context_.pool.Members(WorkerRole::kTrainer) != trainers_;
   return trainer ? WorkerRole::kTrainer : WorkerRole::kRollout;
 }
 
@@ -201,7 +202,7 @@ std::string Recovery::ComparedFile() const {
 }
 
 bool Recovery::trainers_kept() const {
-  return loaded_ && context_.pool.TrainerIncarnations() == incarnations_;
+  return loaded_ && context_.pool.Members(WorkerRole::kTrainer) == trainers_;
 }
 
 absl::Status Recovery::ResetTrainers(int64_t version) {
@@ -211,10 +212,15 @@ absl::Status Recovery::ResetTrainers(int64_t version) {
         TANDEM_ASSIGN_OR_RETURN(generation_, generations_.Next());
         return absl::OkStatus();
       }));
+  if (group_ticket_.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(group_ticket_, MakeSecret());
+  }
   const ResetCall command{
       .generation = generation_,
       .world_size = context_.pool.topology().trainers,
-      .rendezvous = fmt::format("{}/group-{}.sock", options_.run_dir, generation_),
+      .rendezvous = fmt::format("{}/group-{}.sock", options_.local_dir, generation_),
+      .members = context_.pool.Members(WorkerRole::kTrainer),
+      .group_ticket = group_ticket_,
       .checkpoint_dir = checkpoint_,
       .version = version};
   const auto reset = [&](TrainerClient& trainer, int, Done<Nothing> done) {
@@ -223,7 +229,7 @@ absl::Status Recovery::ResetTrainers(int64_t version) {
     });
   };
   TANDEM_RETURN_IF_ERROR(CallAllTrainers<Nothing>(context_.pool, reset).status());
-  incarnations_ = context_.pool.TrainerIncarnations();
+  trainers_ = context_.pool.Members(WorkerRole::kTrainer);
   return absl::OkStatus();
 }
 

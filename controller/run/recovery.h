@@ -87,11 +87,12 @@ class Recovery {
   const TrainOptions& options_;
   TrainerGroupCounter generations_;
   int64_t generation_ = 0;
-  std::string checkpoint_;  // empty: the model itself
+  std::string group_ticket_;  // what the trainers of all groups show each other
+  std::string checkpoint_;    // empty: the model itself
   bool loading_ = false;
-  bool loaded_ = false;                // the newest load is complete
-  bool moments_ = true;                // the loaded checkpoint has them
-  std::vector<int64_t> incarnations_;  // of the trainers at the last reset
+  bool loaded_ = false;                 // the newest load is complete
+  bool moments_ = true;                 // the loaded checkpoint has them
+  std::vector<WorkerMember> trainers_;  // at the last reset
   Instant failed_at_ = Instant::InfinitePast();
   std::vector<int64_t> failed_with_;  // the incarnations of all workers then
 };

@@ -30,6 +30,7 @@ struct TrainOptions {
   int64_t test_freq = -1;        // steps; <= 0: only at the end
   int64_t save_batch_freq = -1;  // steps; <= 0: never
   bool val_before_train = true;
+  std::string local_dir;  // cluster.local_dir, or run_dir
   std::string run_dir;
   std::string model_path;
   std::string config_yaml;                // resolved, for checkpoints

@@ -31,7 +31,8 @@ Json ToJson(const WorkerEntry& entry) {
           {"last_incarnation", entry.last_incarnation},
           {"starting", entry.state == WorkerEntry::State::kStarting},
           {"address", announcement.address},
-          {"boot_id", announcement.boot_id},
+          {"boot_id", announcement.host.boot_id},
+          {"node", announcement.host.node},
           {"boot_nonce", announcement.boot_nonce},
           {"pid", announcement.pid},
           {"process_start", entry.process_start}};
@@ -49,7 +50,8 @@ WorkerEntry FromJson(const Json& json) {
   entry.announcement = {.key = {is_trainer ? WorkerRole::kTrainer : WorkerRole::kRollout,
                                 IntegerOf<int>(json.at("rank"))},
                         .address = json.at("address"),
-                        .boot_id = json.at("boot_id"),
+                        // Earlier builds wrote no node.
+                        .host = {.boot_id = json.at("boot_id"), .node = json.value("node", "")},
                         .boot_nonce = json.at("boot_nonce"),
                         .pid = IntegerOf<int64_t>(json.at("pid"))};
   entry.incarnation = IncarnationOf(json.at("incarnation"));

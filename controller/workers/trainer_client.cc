@@ -132,6 +132,13 @@ class GrpcTrainerClient : public TrainerClient {
     request.set_generation(command.generation);
     request.set_world_size(command.world_size);
     request.set_rendezvous(command.rendezvous);
+    for (const WorkerMember& place : command.members) {
+      v1::TrainerMember& member = *request.add_members();
+      member.set_boot_id(place.host.boot_id);
+      member.set_node(place.host.node);
+      member.set_data_address(place.data_address);
+    }
+    request.set_group_ticket(command.group_ticket);
     request.set_checkpoint_dir(command.checkpoint_dir);
     request.set_version(command.version);
     request.set_step(LogStep());

@@ -14,6 +14,7 @@
 #include <absl/time/time.h>
 
 #include "common/rollout_correction/off_policy_metrics.h"
+#include "common/types/host_id.h"
 #include "common/types/ledger_snapshot.h"
 #include "controller/workers/done.h"
 
@@ -23,13 +24,24 @@ class CallObserver;
 
 struct RpcSecurity;  // common/net/security/rpc_security.h
 
+// A worker that is ready, and where others of its role meet it.
+struct WorkerMember {
+  int64_t incarnation = 0;  // 0: none is ready
+  HostId host;
+  std::string data_address;  // empty where all are on one host
+
+  friend bool operator==(const WorkerMember&, const WorkerMember&) = default;
+};
+
 // Forms the group of all ranks and loads state.
 struct ResetCall {
   int64_t generation = 0;  // grows with every re-formation
   int world_size = 1;
-  std::string rendezvous;      // path of the group's Unix socket
-  std::string checkpoint_dir;  // empty: load model.path
-  int64_t version = 0;         // weight version of that state
+  std::string rendezvous;             // path of the group's Unix socket, where all are on one host
+  std::vector<WorkerMember> members;  // by rank
+  std::string group_ticket;           // what ranks of several hosts show each other
+  std::string checkpoint_dir;         // empty: load model.path
+  int64_t version = 0;                // weight version of that state
 };
 
 struct ForwardBackwardCall {

@@ -110,12 +110,22 @@ absl::StatusOr<std::shared_ptr<RolloutClient>> WorkerPool::rollout(int rank) {
   return CurrentClient(registry_, {WorkerRole::kRollout, rank}, rollouts_, factory_.rollout);
 }
 
-std::vector<int64_t> WorkerPool::TrainerIncarnations() const {
-  std::vector<int64_t> incarnations;
-  for (int rank = 0; rank < topology_.trainers; ++rank) {
-    incarnations.push_back(registry_.ReadyIncarnation({WorkerRole::kTrainer, rank}).value_or(0));
+std::vector<WorkerMember> WorkerPool::Members(WorkerRole role) const {
+  const int count = role == WorkerRole::kTrainer ? topology_.trainers : topology_.rollouts;
+  std::vector<WorkerMember> members(static_cast<size_t>(count));
+  for (const WorkerEntry& entry : registry_.Workers()) {
+    if (entry.key().role != role || entry.state != WorkerEntry::State::kReady) continue;
+    members[static_cast<size_t>(entry.key().rank)] = {entry.incarnation, entry.announcement.host,
+                                                      entry.announcement.data_address};
   }
-  return incarnations;
+  return members;
+}
+
+bool ShareHost(const WorkerPool& pool, int trainer, int rollout) {
+  const std::vector<WorkerMember> trainers = pool.Members(WorkerRole::kTrainer);
+  const std::vector<WorkerMember> rollouts = pool.Members(WorkerRole::kRollout);
+  return SameHost(trainers.at(static_cast<size_t>(trainer)).host,
+                  rollouts.at(static_cast<size_t>(rollout)).host);
 }
 
 std::vector<int64_t> WorkerPool::Incarnations() const {

@@ -63,8 +63,8 @@ class WorkerPool {
   absl::StatusOr<std::shared_ptr<TrainerClient>> trainer(int rank);
   absl::StatusOr<std::shared_ptr<RolloutClient>> rollout(int rank);
 
-  // The incarnation of each rank's trainer; 0 where none is ready.
-  std::vector<int64_t> TrainerIncarnations() const;
+  // By rank. Differs when a process was replaced or is not ready any more.
+  std::vector<WorkerMember> Members(WorkerRole role) const;
   // Of all workers that have registered, lost or not: differs when a process was replaced.
   std::vector<int64_t> Incarnations() const;
 
@@ -101,5 +101,9 @@ class WorkerPool {
   std::map<int, std::shared_ptr<TrainerClient>> trainers_ ABSL_GUARDED_BY(clients_mutex_);
   std::map<int, std::shared_ptr<RolloutClient>> rollouts_ ABSL_GUARDED_BY(clients_mutex_);
 };
+
+// Whether trainer and rollout, of these ranks, are on one host, where weights cross through shared
+// memory; between hosts they go over TCP. Not of one that is not ready.
+bool ShareHost(const WorkerPool& pool, int trainer, int rollout);
 
 }  // namespace tandem

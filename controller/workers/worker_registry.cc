@@ -14,7 +14,7 @@ namespace {
 // Two processes may number one GPU differently (CUDA_VISIBLE_DEVICES), so GPUs are compared by
 // UUID.
 bool ShareDevice(const Announcement& a, const Announcement& b) {
-  if (a.boot_id != b.boot_id || a.device_uuid != b.device_uuid) return false;
+  if (a.host != b.host || a.device_uuid != b.device_uuid) return false;
   return !a.device_uuid.empty() || a.device == b.device;
 }
 
@@ -74,7 +74,7 @@ void WorkerRegistry::Reserve(std::vector<WorkerEntry> earlier) {
   const MutexLock lock(workers_mutex_);
   for (WorkerEntry& entry : earlier) {
     const WorkerKey key = entry.key();
-    const bool seen = !options_.boot_id.empty() && entry.announcement.boot_id == options_.boot_id &&
+    const bool seen = SameHost(entry.announcement.host, options_.host) &&
                       SamePidNamespace(entry.process_start, options_.own_process_start);
     if (!seen) entry.process_start.clear();
     entry.last_heartbeat = clock_.Now();
@@ -92,8 +92,8 @@ const WorkerEntry* WorkerRegistry::LastHolder(const WorkerKey& key) const {
 }
 
 std::string WorkerRegistry::SeenStart(const Announcement& announcement) const {
-  if (announcement.boot_id.empty() || announcement.boot_id != options_.boot_id) return "";
-  // Containers of one host have one boot id, and number their processes each for itself.
+  if (!SameHost(announcement.host, options_.host)) return "";
+  // Containers of one host number their processes each for itself.
   const std::string seen = options_.process_start(announcement.pid);
   return seen == announcement.process_start ? seen : "";
 }
@@ -140,7 +140,75 @@ absl::Status WorkerRegistry::CheckFree(const Announcement& announcement,
 }
 
 absl::Status WorkerRegistry::CheckPlace(const Announcement& announcement) const {
-  if (options_.topology.apart) return CheckOwnDevice(announcement);
+  TANDEM_RETURN_IF_ERROR(CheckAddresses(announcement));
+  TANDEM_RETURN_IF_ERROR(options_.topology.apart ? CheckOwnDevice(announcement)
+                                                 : CheckPartner(announcement));
+  return CheckHost(announcement);
+}
+
+absl::Status WorkerRegistry::CheckAddresses(const Announcement& announcement) const {
+  const bool on_own_host =
+      options_.host.boot_id.empty() || SameHost(announcement.host, options_.host);
+  if (!on_own_host && announcement.address.starts_with("unix:")) {
+    return FailedPrecondition(
+        "{} on {} listens on {}, which reaches nobody on other hosts, and the controller is on {}: "
+        "start it with --listen 0.0.0.0:0 and the three TLS files, or with a port of its own",
+        announcement.key.Text(), announcement.host.Text(), announcement.address,
+        options_.host.Text());
+  }
+  const bool has_far_peers = announcement.key.role == WorkerRole::kTrainer &&
+                             options_.topology.trainer_hosts > 1 &&
+                             !announcement.numerics_class.empty();
+  if (has_far_peers && announcement.data_address.empty()) {
+    return FailedPrecondition(
+        "{} announces no address for the data of the trainers of {} hosts: use binaries of one "
+        "build",
+        announcement.key.Text(), options_.topology.trainer_hosts);
+  }
+  return absl::OkStatus();
+}
+
+std::string WorkerRegistry::HostsText(WorkerRole role, const Announcement& comer) const {
+  std::map<HostId, std::set<int>> ranks = {{comer.host, {comer.key.rank}}};
+  for (const auto& [key, entry] : workers_) {
+    const bool counts =
+        key.role == role && key != comer.key && entry.state != WorkerEntry::State::kLost;
+    if (counts) ranks[entry.announcement.host].insert(key.rank);
+  }
+  std::vector<std::string> hosts;
+  for (const auto& [host, of_host] : ranks) {
+    hosts.push_back(fmt::format("on {}: {} {}", host.Text(), of_host.size() == 1 ? "rank" : "ranks",
+                                fmt::join(of_host, ", ")));
+  }
+  return fmt::format("{}s are {}", RoleName(role), fmt::join(hosts, "; "));
+}
+
+absl::Status WorkerRegistry::CheckHost(const Announcement& announcement) const {
+  const WorkerKey& key = announcement.key;
+  const std::string role = RoleName(key.role);
+  const bool is_trainer = key.role == WorkerRole::kTrainer;
+  const Topology& topology = options_.topology;
+  const int hosts = is_trainer ? topology.trainer_hosts : topology.rollout_hosts;
+  const int per_host = is_trainer ? topology.trainers_per_host() : topology.rollouts_per_host();
+  for (const auto& [other, entry] : workers_) {
+    if (other.role != key.role || other == key || entry.state == WorkerEntry::State::kLost) {
+      continue;
+    }
+    const bool together = other.rank / per_host == key.rank / per_host;
+    if (together == (entry.announcement.host == announcement.host)) continue;
+    // Colocated, the rollouts' hosts are the trainers'.
+    const std::string section = is_trainer || !topology.apart ? "trainer" : "rollout";
+    return FailedPrecondition(
+        "{} and {} are on {}, and with {}.nnodes={} for {} {}s ranks are numbered host by host, {} "
+        "on each: {}; start them with other --rank, or correct {}.nnodes",
+        key.Text(), other.Text(), together ? "different hosts" : "one host", section, hosts,
+        is_trainer ? topology.trainers : topology.rollouts, role, per_host,
+        HostsText(key.role, announcement), section);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRegistry::CheckPartner(const Announcement& announcement) const {
   const WorkerKey& key = announcement.key;
   const bool is_trainer = key.role == WorkerRole::kTrainer;
   const WorkerKey partner{is_trainer ? WorkerRole::kRollout : WorkerRole::kTrainer, key.rank};
@@ -152,21 +220,15 @@ absl::Status WorkerRegistry::CheckPlace(const Announcement& announcement) const 
   if (ShareDevice(announcement, other)) return absl::OkStatus();
   return FailedPrecondition(
       "{} (device {}, host {}) and its partner {} (device {}, host {}) must share one device: "
-      "start them on the same host with the same --device",
-      key.Text(), DeviceText(announcement), announcement.boot_id, partner.Text(), DeviceText(other),
-      other.boot_id);
+      "start them on the same host with the same --node and --device",
+      key.Text(), DeviceText(announcement), announcement.host.Text(), partner.Text(),
+      DeviceText(other), other.host.Text());
 }
 
 absl::Status WorkerRegistry::CheckOwnDevice(const Announcement& announcement) const {
   for (const auto& [key, entry] : workers_) {
     const Announcement& other = entry.announcement;
     if (key == announcement.key || entry.state == WorkerEntry::State::kLost) continue;
-    if (announcement.boot_id != other.boot_id) {
-      return FailedPrecondition(
-          "{} is on host {} and {} on host {}: weights cross through shared memory, so that all "
-          "workers have to be on one host so far",
-          announcement.key.Text(), announcement.boot_id, key.Text(), other.boot_id);
-    }
     // Names of CPU devices only tell workers apart: their cores and memory are shares of the
     // host's.
     if (announcement.device_uuid.empty() || announcement.device_uuid != other.device_uuid) continue;

@@ -17,6 +17,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/types/host_id.h"
 #include "common/types/ledger_snapshot.h"
 #include "common/types/numerics_choices.h"
 #include "common/types/topology.h"
@@ -39,8 +40,8 @@ struct WorkerKey {
 struct Announcement {
   int protocol = 0;
   WorkerKey key;
-  std::string address;     // of its gRPC server
-  std::string boot_id;     // of its host
+  std::string address;  // of its gRPC server
+  HostId host;
   std::string device;      // "cpu:0"; for a GPU its number in the worker's process
   std::string boot_nonce;  // random per process start
   int64_t pid = 0;
@@ -54,6 +55,7 @@ struct Announcement {
   int64_t incarnation = 0;       // kept from an earlier controller; 0: none
   std::string device_uuid;       // of a GPU, equal in all processes; empty on a CPU
   std::string process_start;     // OwnProcessStart of the worker
+  std::string data_address;      // of a trainer that has peers on other hosts; empty until known
 };
 
 // What a worker's engine is at, by the worker's own account (EngineProgress of controller.proto).
@@ -122,7 +124,7 @@ struct RegistryOptions {
   std::string build;                                    // of the controller
   std::string build_id;                                 // of the controller
   bool allow_other_build = false;
-  std::string boot_id;  // of the controller's host
+  HostId host;  // the controller's
   // ProcessStart of common/process/process_identity.h: tells a process of this host that has ended.
   // By default none is seen, as from within a container.
   std::function<std::string(int64_t pid)> process_start = [](int64_t) { return std::string(); };
@@ -154,8 +156,8 @@ class WorkerRegistry {
 
   // Returns the worker's incarnation; the same boot_nonce gets the same one.
   // InvalidArgument: protocol or rank; FailedPrecondition: another build where that is not allowed,
-  // a host or device that contradicts the topology, numerics classes or choices mixed, tokenizers
-  // differ; Aborted: a worker of an earlier controller whose rank has been taken since;
+  // a host, device or address that contradicts the topology, numerics classes or choices mixed,
+  // tokenizers differ; Aborted: a worker of an earlier controller whose rank has been taken since;
   // AlreadyExists: the rank's process lives, and the caller may try again when it has ended.
   absl::StatusOr<int64_t> Register(const Announcement& announcement);
 
@@ -213,11 +215,22 @@ class WorkerRegistry {
   // Whether the announced process may have the rank of `holder`, another process.
   absl::Status CheckFree(const Announcement& announcement, const WorkerEntry& holder) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
-  // Whether the worker's host and device are those that the topology gives it: the partner's, or,
-  // apart, a GPU that no other worker has.
+  // Whether the worker's host and device are those that the topology gives it: the host of its
+  // neighbours in rank; the partner's device or, apart, a GPU that no other worker has.
   absl::Status CheckPlace(const Announcement& announcement) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
+  absl::Status CheckPartner(const Announcement& announcement) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   absl::Status CheckOwnDevice(const Announcement& announcement) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
+  // Whether its address and, of several hosts, its data address can be reached from other hosts.
+  absl::Status CheckAddresses(const Announcement& announcement) const;
+  // Whether it is on one host with the ranks that the configuration puts there, and with no others.
+  absl::Status CheckHost(const Announcement& announcement) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
+  // "trainers are on a (boot 1f2e3d4c): ranks 0, 1; on b (boot 1f2e3d4c): rank 2", of those of
+  // `role` that are not lost, with `comer`.
+  std::string HostsText(WorkerRole role, const Announcement& comer) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   absl::Status CheckAnnouncement(const Announcement& announcement) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);

@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/config/check.h"
+#include "common/config/config.h"
 #include "common/config/loaded_config.h"
 #include "common/formats/hf_checkpoint.h"
 #include "common/net/start_checks.h"
@@ -64,6 +65,17 @@ int DryRun(const Flags& flags) {
   return Fail(FailedAt::kInputs, absl::NotFoundError(command[0] + ": " + std::strerror(errno)));
 }
 
+// The launcher starts processes of its own host alone.
+absl::Status CheckHosts(const v1::Config& config) {
+  const Topology topology = TopologyOf(config);
+  if (!topology.several_hosts()) return absl::OkStatus();
+  return InvalidArgument(
+      "{}: the launcher starts one host (trainer.nnodes and rollout.nnodes of 1); of several, "
+      "start "
+      "tandem-controller on one and the workers on each, as docs/guides/placement.md says",
+      topology.Text());
+}
+
 // What a launch and a dry run refuse for the keys of cluster alone.
 absl::Status CheckCluster(const v1::Cluster& cluster) {
   if (cluster.listen().ends_with(":0")) {
@@ -96,6 +108,9 @@ int Launch(const Flags& flags) {
   const absl::Status place = CheckCluster(config.cluster());
   if (!place.ok()) return Fail(FailedAt::kConfig, place);
   if (flags.dry_run) return DryRun(flags);
+  if (const absl::Status hosts = CheckHosts(config); !hosts.ok()) {
+    return Fail(FailedAt::kConfig, hosts);
+  }
   const std::string run_dir = config.cluster().run_dir();
   absl::Status folders = MakePrivateFolder(run_dir);
   if (folders.ok()) folders = MakeFolder(run_dir + "/logs");

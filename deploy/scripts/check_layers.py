@@ -26,7 +26,7 @@ from code_shape import TOPS, sources
 BASE = ["common/base", "common/process", "common/types"]
 # What every process may use, and what computes.
 SHARED = BASE + ["common/config", "common/formats", "common/lora", "common/memory", "common/model_spec", "common/net",
-                 "common/rollout_correction", "common/text"]
+                 "common/rollout_correction", "common/tcp", "common/text"]
 COMPUTE = ["common/backend", "common/comm", "common/device", "common/model", "common/ops", "common/weights"]
 TRAINER = ["trainer_worker/" + room for room in
            ("forward_backward", "layers", "losses", "shard", "trained_weights", "weight_sync")]
@@ -39,6 +39,7 @@ ALLOWED = {
     "common/base": [],
     "common/process": ["common/base"],
     "common/types": ["common/base"],
+    "common/tcp": BASE,
     "common/model_spec": BASE,
     "common/memory": BASE + ["common/model_spec"],
     "common/rollout_correction": BASE,
@@ -47,13 +48,13 @@ ALLOWED = {
     "common/lora": BASE + ["common/model_spec", "common/text"],
     "common/formats": BASE + ["common/lora", "common/model_spec"],
     "common/device": BASE + ["common/memory"],
-    "common/comm": BASE + ["common/device"],
+    "common/comm": BASE + ["common/device", "common/tcp"],
     "common/ops": BASE + ["common/device", "common/memory"],
     "common/weights": BASE + ["common/device", "common/formats", "common/lora", "common/memory", "common/model_spec",
-                              "common/ops"],
+                              "common/ops", "common/tcp"],
     "common/model": BASE + ["common/memory", "common/model_spec", "common/ops", "common/weights"],
-    "common/backend": BASE + ["common/comm", "common/device", "common/model_spec", "common/ops", "common/weights"],
-    "common/net": BASE + ["common/weights"],
+    "common/backend": BASE + ["common/comm", "common/device", "common/model_spec", "common/ops", "common/tcp", "common/weights"],
+    "common/net": BASE + ["common/tcp", "common/weights"],
     # The rooms of the controller, each above those that it names.
     "controller/balance": BASE,
     "controller/algorithm": BASE + ["common/config"],
@@ -119,7 +120,8 @@ ALLOWED = {
 # Inside of a room: which of its folders a folder may include, besides itself. A room whose folder is not a key here
 # includes none of its sub-folders, and each sub-folder is a key. No chain of them leads back to where it began.
 INSIDE = {
-    "common/comm/cuda": ["common/comm"],
+    "common/comm/hosts": ["common/comm"],
+    "common/comm/cuda": ["common/comm", "common/comm/hosts"],
     "common/config/verl": [],
     "common/config": ["common/config/verl"],
     "common/device/cuda": ["common/device"],
@@ -129,7 +131,8 @@ INSIDE = {
     "common/formats/peft": ["common/formats"],
     "common/model_spec/families": ["common/model_spec"],
     "common/net/security": [],
-    "common/net": ["common/net/security"],
+    "common/net/addresses": ["common/net/security"],
+    "common/net": ["common/net/addresses", "common/net/security"],
     "common/ops/cpu/kernels": ["common/ops"],
     "common/ops/cpu": ["common/ops", "common/ops/cpu/kernels"],
     "common/ops/cpu/backward": ["common/ops", "common/ops/cpu", "common/ops/cpu/kernels"],
@@ -160,6 +163,7 @@ PURPOSE = {
     "common/base": "status, log, clock, queue, Philox, integer arithmetic",
     "common/process": "threads and the thread pool, cores, signals, exit codes, Unix sockets, private files, injected faults",
     "common/types": "plain values that several rooms use: sample, tensor view, ledger snapshot, hash of bytes",
+    "common/tcp": "data connections between hosts, plain or TLS; who a peer is by its certificate",
     "common/model_spec": "description of a model: sizes, names and shapes of tensors, architectures",
     "common/memory": "every byte formula; the memory plan and the workers call the same ones",
     "common/rollout_correction": "importance weights, rejection, off-policy metrics",
@@ -168,7 +172,7 @@ PURPOSE = {
     "common/lora": "which weights get adapters; merging them",
     "common/formats": "safetensors, Hugging Face directories, training state, GGUF, PEFT",
     "common/device": "device interface, memory regions, ledger; CUDA driver calls in `cuda`",
-    "common/comm": "collectives in rank order: shared memory, NCCL, staged copies",
+    "common/comm": "collectives in rank order: shared memory, TCP between hosts (`hosts`), NCCL, staged copies",
     "common/ops": "the model's operations, forward and backward, for CPU and GPU",
     "common/weights": "used by both ends of a weight sync: layout, manifest, digests, slots, transports",
     "common/model": "the decoder layer that trainer and rollout both run",

@@ -23,6 +23,8 @@ ROOMS = {
     "api": (["controller/api/*.cc"], ["controller_api_test"]),
     "net": (["common/net/*.cc", "common/net/security/*.cc"],
             ["net_test", "codec_test", "roles_test", "membership_test", "tls_roles_test"]),
+    "tcp": (["common/tcp/*.cc", "common/comm/hosts/*.cc"],
+            ["tcp_test", "tcp_tls_test", "tcp_group_test", "tls_roles_test", "roles_test"]),
 }
 # Kernels: by source, the tests on the emulator that are to notice a barrier that is missing.
 KERNELS = {

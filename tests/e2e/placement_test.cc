@@ -1,60 +1,11 @@
 // Placement with real processes: what a run ends with depends on the number of its trainers alone.
-#include <filesystem>
-
 #include <catch2/catch.hpp>
 
-#include "tests/e2e/recovery.h"
+#include "tests/e2e/placed_run.h"
 #include "tests/support/text.h"
 
 namespace tandem::testing {
 namespace {
-
-constexpr int64_t kSteps = 3;
-
-using Settings = std::map<std::string, std::string>;
-
-// configs/tiny.yaml with the rig's model and data, and groups enough for three rollouts.
-RigOptions Tiny(Settings more = {}) {
-  more["base"] = std::filesystem::absolute("configs/tiny.yaml").string();
-  return {.config = std::move(more)};
-}
-
-struct PlacedRun {
-  Outcome outcome;
-  std::vector<std::vector<std::string>> samples;  // of each step: tokens, log-probs, versions
-  std::vector<double> probe_tokens;               // of each step
-  std::string said;                               // by launcher and controller
-};
-
-PlacedRun Finish(ClusterRig& rig) {
-  const int code = rig.Launch().Wait();
-  INFO(rig.Log("launcher") << rig.Log("controller"));
-  REQUIRE(code == 0);
-  REQUIRE(rig.LeftBehind() == "");
-  PlacedRun run{.outcome = OutcomeOf(rig, kSteps),
-                .said = rig.Log("launcher") + rig.Log("controller")};
-  RequireLearned(run.outcome, kSteps);
-  for (int64_t step = 1; step <= kSteps; ++step) {
-    run.samples.push_back(rig.StoredRecords(step));
-    REQUIRE(run.samples.back().size() == 16);
-    run.probe_tokens.push_back(rig.Metrics().at(step).at("weights/probe_tokens").get<double>());
-  }
-  return run;
-}
-
-void RequireSame(const PlacedRun& run, const PlacedRun& expected) {
-  REQUIRE(run.outcome.weights == expected.outcome.weights);
-  REQUIRE(run.samples == expected.samples);
-  REQUIRE(run.outcome.metrics == expected.outcome.metrics);  // losses among them
-}
-
-// Two trainers that share their devices with two rollouts, which sleep while they train.
-PlacedRun RunColocated(Settings settings = {}) {
-  settings["rollout.free_cache_engine"] = "true";
-  ClusterRig rig(Tiny(std::move(settings)));
-  rig.SetPairs(2);
-  return Finish(rig);
-}
 
 PlacedRun RunApart(int trainers, int rollouts, const Settings& settings = {}) {
   ClusterRig rig(Tiny(settings));

@@ -111,8 +111,10 @@ TEST_CASE("processes that each have their own role's certificate train, check an
   TestProcess& controller = rig.StartController();
   TestProcess trainer =
       rig.StartWorker("trainer", TlsFlags(rig.ours.Issue("trainer", NamesOf("trainer/0"))));
-  TestProcess rollout =
-      rig.StartWorker("rollout", TlsFlags(rig.ours.Issue("rollout", NamesOf("rollout/0"))));
+  // On all interfaces, as on a host of its own: it announces the address of the route.
+  std::vector<std::string> everywhere = TlsFlags(rig.ours.Issue("rollout", NamesOf("rollout/0")));
+  everywhere.insert(everywhere.end(), {"--listen", "0.0.0.0:0"});
+  TestProcess rollout = rig.StartWorker("rollout", everywhere);
   const int code = controller.Wait();
   INFO(rig.Log("controller") << rig.Log("trainer") << rig.Log("rollout"));
   REQUIRE(code == 0);
@@ -122,6 +124,7 @@ TEST_CASE("processes that each have their own role's certificate train, check an
   for (const char* role : {"controller", "trainer", "rollout"}) {
     REQUIRE(rig.Log(role).find("needs the role") == std::string::npos);
   }
+  REQUIRE(rig.Log("controller").find("0.0.0.0") == std::string::npos);
 }
 
 TEST_CASE("a worker or client without the right certificate is refused and told why") {
@@ -145,6 +148,14 @@ TEST_CASE("a worker or client without the right certificate is refused and told 
       rig.StartWorker("trainer", TlsFlags(rig.ours.Issue("rollout", NamesOf("rollout"))));
   REQUIRE(trainer.Wait() == 64);
   REQUIRE(rig.Log("trainer").find("spiffe://tandem/demo/rollout") != std::string::npos);
+  // Of the role, but where it does not listen.
+  std::vector<std::string> lost = TlsFlags(rig.ours.Issue("trainer", NamesOf("trainer/0")));
+  lost.insert(lost.end(), {"--advertise", "127.77.1.2"});
+  TestProcess unreachable = rig.StartWorker("trainer", lost);
+  REQUIRE(unreachable.Wait() == 64);
+  INFO(rig.Log("trainer"));
+  REQUIRE(rig.Log("trainer").find("announces 127.77.1.2:") != std::string::npos);
+  REQUIRE(rig.Log("trainer").find("does not reach it") != std::string::npos);
   controller.Signal(SIGTERM);
   controller.Wait();
 }

@@ -234,7 +234,7 @@ class FakeRun {
     options.sampling.max_tokens = 8;
     options.model_path = "/model";
     options.val_before_train = false;
-    options.run_dir = dir.path();
+    options.run_dir = options.local_dir = dir.path();
     options.probe = false;
     RestartMissing();
   }
@@ -319,10 +319,11 @@ class FakeRun {
         if (dies_.erase(key) > 0 || !registry.Find(key)) ++nonce_of_[key];
         (void)registry.Register({.protocol = kProtocolVersion,
                                  .key = key,
-                                 .boot_id = "host",
+                                 .host = {.boot_id = "host", .node = NodeOf(key)},
                                  .device = "cpu:" + std::to_string(rank),
                                  .boot_nonce = std::to_string(nonce_of_[key]),
-                                 .numerics_class = "avx2"});
+                                 .numerics_class = "avx2",
+                                 .data_address = NodeOf(key) + ":1"});
       }
     }
   }
@@ -367,6 +368,7 @@ class FakeRun {
   // Of every trainer, if set before its first call.
   std::function<void(StatusDone)> on_sync;
   std::function<void()> on_cancel;
+  std::function<void(int rank, const ResetCall&)> on_reset;
   std::function<void(const ForwardBackwardCall&, ForwardBackwardReply&)>
       on_forward_backward;  // of trainer 0
   std::map<WorkerKey, int> clients_made;
@@ -401,6 +403,15 @@ class FakeRun {
       (void)probe.PutLogProbs(step, rank, sample.sample_id, {probe_log_prob, -2.0f});
     }
   }
+  // Of a run of one host it has no name.
+  std::string NodeOf(const WorkerKey& key) const {
+    const Topology& topology = pool.topology();
+    if (!topology.several_hosts()) return "";
+    const int per_host = key.role == WorkerRole::kTrainer ? topology.trainers_per_host()
+                                                          : topology.rollouts_per_host();
+    return "node" + std::to_string(key.rank / per_host);
+  }
+
   ClientFactory Factory() {
     return {.trainer =
                 [this](const WorkerEntry& entry) -> absl::StatusOr<std::shared_ptr<TrainerClient>> {
@@ -411,6 +422,7 @@ class FakeRun {
               trainer->differing = differing;
               trainer->on_sync = on_sync;
               trainer->on_cancel = on_cancel;
+              trainer->on_reset = on_reset;
               if (entry.key().rank == 0) trainer->on_forward_backward = on_forward_backward;
               trainer->on_probe = [this](int64_t step, int rank) { ScoreProbe(step, rank); };
               return trainer;

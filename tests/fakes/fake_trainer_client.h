@@ -35,7 +35,10 @@ class FakeTrainerClient : public TrainerClient {
         skipped_(std::move(skipped)),
         check_(std::move(check)) {}
 
-  void Reset(const ResetCall& command, StatusDone done) override { done(AnswerReset(command)); }
+  void Reset(const ResetCall& command, StatusDone done) override {
+    if (on_reset) on_reset(rank_, command);
+    done(AnswerReset(command));
+  }
   void ForwardBackward(const ForwardBackwardCall& command,
                        Done<ForwardBackwardReply> done) override {
     done(AnswerForwardBackward(command));
@@ -79,6 +82,7 @@ class FakeTrainerClient : public TrainerClient {
   int64_t differing = 0;
   std::function<void(StatusDone)> on_sync;  // ends a sync, now or later
   std::function<void()> on_cancel;
+  std::function<void(int rank, const ResetCall&)> on_reset;
   // May change what is answered.
   std::function<void(const ForwardBackwardCall&, ForwardBackwardReply&)> on_forward_backward;
 

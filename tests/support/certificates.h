@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "common/net/channel.h"
+#include "common/net/security/rpc_security.h"
 
 namespace tandem::testing {
 
@@ -32,16 +32,17 @@ class Authority {
 
   std::string ca() const { return prefix_ + "-ca.pem"; }
 
-  // A certificate for `names`, as subjectAltName has them: "IP:127.0.0.1,URI:spiffe://...".
-  RpcSecurity Issue(const std::string& name, const std::string& names) const {
+  // A certificate for `names`, as subjectAltName has them: "IP:127.0.0.1,URI:spiffe://...". It has
+  // expired if `days` is negative.
+  RpcSecurity Issue(const std::string& name, const std::string& names, int days = 2) const {
     const std::string base = prefix_ + "-" + name;
     RpcSecurity files{.cert = base + ".pem", .key = base + ".key", .ca = ca()};
     OpenSsl(fmt::format("req {} -keyout {} -out {}.csr -subj /CN={}", kKey, files.key, base, name));
     std::ofstream(base + ".ext") << "subjectAltName=" << names << "\n";
     OpenSsl(
         fmt::format("x509 -req -in {0}.csr -CA {1} -CAkey {2}-ca.key -CAcreateserial "
-                    "-extfile {0}.ext -days 2 -out {3}",
-                    base, ca(), prefix_, files.cert));
+                    "-extfile {0}.ext -days {4} -out {3}",
+                    base, ca(), prefix_, files.cert, days));
     return files;
   }
 

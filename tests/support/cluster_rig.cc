@@ -14,6 +14,7 @@
 #include "controller/data/datasets.h"
 #include "controller/store/batch_file.h"
 #include "tests/support/build_folder.h"
+#include "tests/support/free_port.h"
 
 namespace tandem::testing {
 namespace {
@@ -95,6 +96,11 @@ void ClusterRig::SetApart(int trainers, int rollouts) {
   Set("cluster.rollouts", std::to_string(rollouts));
 }
 
+void ClusterRig::ListenOnPort() {
+  port_address_ = fmt::format("127.0.0.1:{}", FreePort("127.0.0.1"));
+  Set("cluster.listen", port_address_);
+}
+
 void ClusterRig::SetFault(const std::string& role,
                           int rank,
                           const std::string& point,
@@ -144,6 +150,7 @@ TestProcess& ClusterRig::Launch(const std::vector<std::string>& flags) {
 TestProcess& ClusterRig::StartController(const std::vector<std::string>& flags) {
   std::vector<std::string> arguments = ConfigFlags();
   arguments.insert(arguments.end(), flags.begin(), flags.end());
+  if (!node_.empty()) arguments.insert(arguments.end(), {"--node", node_});
   fs::create_directories(run_dir() + "/logs");
   return Start("tandem-controller", arguments, run_dir() + "/logs/controller-0.log");
 }
@@ -151,9 +158,11 @@ TestProcess& ClusterRig::StartController(const std::vector<std::string>& flags) 
 TestProcess& ClusterRig::StartWorker(const std::string& role, int rank) {
   fs::create_directories(run_dir() + "/logs");
   const std::string device = device_.empty() ? fmt::format("cpu:{}", rank) : device_;
-  return Start("tandem-" + role,
-               {"--controller", controller_address(), "--role", role, "--rank",
-                std::to_string(rank), "--device", device},
+  std::vector<std::string> arguments = {"--controller", controller_address(), "--role",   role,
+                                        "--rank",       std::to_string(rank), "--device", device};
+  if (!node_.empty()) arguments.insert(arguments.end(), {"--node", node_});
+  if (!port_address_.empty()) arguments.insert(arguments.end(), {"--token-file", token_file()});
+  return Start("tandem-" + role, arguments,
                fmt::format("{}/logs/{}-{}.log", run_dir(), role, rank));
 }
 

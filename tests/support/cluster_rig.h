@@ -67,12 +67,22 @@ class ClusterRig {
   // All workers that are started one by one share this device; by default rank r has cpu:r.
   void UseDevice(const std::string& device) { device_ = device; }
 
+  // What is started one by one from now on is on the host of this name. Workers of nodes other than
+  // the controller's need ListenOnPort, as a Unix socket reaches no other host.
+  void UseNode(const std::string& node) { node_ = node; }
+  // The controller and the workers that are started one by one listen on ports of 127.0.0.1, with
+  // the run's token.
+  void ListenOnPort();
+
   const std::filesystem::path& dir() const { return dir_.path(); }
   std::string run_dir() const { return dir() / run_name_; }
   std::string model_dir() const { return model_dir_; }
   std::string train_file() const { return dir() / "data" / "train.jsonl"; }
   std::string config_file() const { return dir() / "config.yaml"; }
-  std::string controller_address() const { return "unix:" + run_dir() + "/controller.sock"; }
+  std::string controller_address() const {
+    return port_address_.empty() ? "unix:" + run_dir() + "/controller.sock" : port_address_;
+  }
+  std::string token_file() const { return run_dir() + "/token"; }
 
   TestProcess& Launch(const std::vector<std::string>& flags = {});
   TestProcess& StartController(const std::vector<std::string>& flags = {});
@@ -137,6 +147,8 @@ class ClusterRig {
   std::string run_name_ = "run";
   std::string programs_;
   std::string device_;
+  std::string node_;
+  std::string port_address_;  // empty: Unix sockets
   std::map<std::string, std::string> config_;
   std::map<std::string, std::string> env_;
   std::optional<int64_t> file_size_limit_;

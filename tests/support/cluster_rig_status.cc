@@ -11,7 +11,7 @@
 namespace tandem::testing {
 
 std::optional<v1::GetStatusResponse> ClusterRig::Status() const {
-  auto channel = MakeChannel(controller_address());
+  auto channel = MakeChannel(controller_address(), {.token_file = token_file()});
   if (!channel.ok()) throw std::runtime_error(channel.status().ToString());
   grpc::ClientContext context;
   SetDeadline(context, kPatience);

@@ -14,6 +14,7 @@
 #include "tandem/v1/controller.grpc.pb.h"
 #include "tandem/v1/trainer.grpc.pb.h"
 #include "tests/support/patience.h"
+#include "tests/support/text.h"
 #include "tests/trainer_worker/trainer_ranks.h"
 #include "trainer_worker/engine_thread.h"
 #include "trainer_worker/grpc_sample_stream.h"
@@ -162,6 +163,27 @@ TEST_CASE("A call for another incarnation is aborted and names the worker", "[tr
   const auto info = GetErrorInfo(status);
   REQUIRE(info.has_value());
   REQUIRE(info->worker().incarnation() == 7);
+}
+
+TEST_CASE("A reset names all members of a group or none", "[trainer][service]") {
+  Job job;
+  job.MakeReady();
+  v1::TrainerResetRequest request;
+  request.set_incarnation(7);
+  request.set_generation(2);
+  request.set_world_size(1);
+  request.set_rendezvous((job.dir.path() / "group.sock").string());
+  v1::TrainerMember member;
+  member.set_boot_id("boot");
+  member.set_node("a");
+  *request.add_members() = member;
+  *request.add_members() = member;
+  v1::TrainerResetResponse response;
+  const absl::Status many = job.Call(&v1::TrainerService::Stub::Reset, request, &response);
+  REQUIRE(absl::IsInvalidArgument(many));
+  REQUIRE(testing::Says(many, "2 members, and its world size is 1"));
+  request.mutable_members()->RemoveLast();
+  REQUIRE(job.Call(&v1::TrainerService::Stub::Reset, request, &response).ok());
 }
 
 TEST_CASE("Paths in calls stay inside the folders of the run", "[trainer][service]") {

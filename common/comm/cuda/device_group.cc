@@ -9,6 +9,8 @@
 #include "common/comm/communicator.h"
 #include "common/comm/cuda/nccl_communicator.h"
 #include "common/comm/cuda/staged_communicator.h"
+#include "common/comm/group_hosts.h"
+#include "common/comm/hosts/join_group.h"
 
 namespace tandem {
 namespace {
@@ -30,7 +32,12 @@ absl::StatusOr<Member> Describe(const DeviceGroupOptions& options) {
 }
 
 // Why NCCL cannot connect the ranks; empty where it can.
-std::string Obstacle(const std::vector<Member>& members) {
+std::string Obstacle(const DeviceGroupOptions& options, const std::vector<Member>& members) {
+  // Its order of a sum follows the links between hosts: the bits would depend on who is where.
+  if (options.group.hosts != nullptr && UsesTcp(*options.group.hosts)) {
+    return "the ranks are on several hosts, between which sums in rank order are not built for "
+           "NCCL";
+  }
   for (size_t rank = 0; rank < members.size(); ++rank) {
     if (members[rank].nccl_version == 0) return fmt::format("rank {} has no NCCL", rank);
     if (members[rank].nccl_version != members[0].nccl_version) {
@@ -76,7 +83,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinDeviceGroup(const DeviceGroupO
   if (options.group.world_size == 1 && options.group.rank == 0) {
     return Stage(std::make_unique<SoloCommunicator>(), options);
   }
-  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<HostGroup> host, JoinHostGroup(options.group));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<HostGroup> host, JoinHosts(options.group));
   const absl::StatusOr<Member> mine = Describe(options);
   if (!mine.ok()) return host->Fail(mine.status());
   std::vector<Member> members(static_cast<size_t>(options.group.world_size));
@@ -86,7 +93,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinDeviceGroup(const DeviceGroupO
     demanded = demanded || member.way == GroupWay::kNccl;
     staged = staged || member.way == GroupWay::kStaged;
   }
-  const std::string obstacle = staged ? "a rank asked for pinned host memory" : Obstacle(members);
+  const std::string obstacle =
+      staged ? "a rank asked for pinned host memory" : Obstacle(options, members);
   if (obstacle.empty()) {
     if (options.group.rank == 0) {
       LogInfo("collectives of {} ranks go through NCCL {}", members.size(), mine->nccl_version);

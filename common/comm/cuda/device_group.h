@@ -29,10 +29,10 @@ struct DeviceGroupOptions {
   int64_t staging_bytes = 8 << 20;
 };
 
-// Blocks until all ranks have joined, like JoinSharedMemoryGroup, with its errors. kAuto uses NCCL
-// if every rank has the same version of it and a GPU of its own, and otherwise stages through
-// pinned host memory; the log says which and why. FailedPrecondition: kNccl was asked for and is
-// impossible. A group of one rank stages, as it exchanges nothing.
+// Blocks until all ranks have joined, like JoinGroup, with its errors. kAuto uses NCCL if the ranks
+// are on one host and every one has the same version of it and a GPU of its own, and otherwise
+// stages through pinned host memory; the log says which and why. FailedPrecondition: kNccl was
+// asked for and is impossible. A group of one rank stages, as it exchanges nothing.
 absl::StatusOr<std::unique_ptr<Communicator>> JoinDeviceGroup(const DeviceGroupOptions& options);
 
 }  // namespace tandem

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include <absl/strings/numbers.h>
-#include <absl/strings/str_split.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,8 +10,6 @@
 
 namespace tandem {
 namespace {
-
-constexpr std::string_view kTrustDomain = "spiffe://tandem/";
 
 // Who may make a call.
 struct MayCall {
@@ -27,10 +23,10 @@ const MayCall kTrainer = {{"trainer"}};
 const MayCall kOwnTrainer = {{"trainer"}, true};
 const MayCall kControllerOrTrainer = {{"controller", "trainer"}};
 const MayCall kControllerOrOwnTrainer = {{"controller", "trainer"}, true};
-const MayCall kWorkers = {{"trainer", "rollout"}};
+const MayCall kWorkers = {WorkerRoles()};
 const MayCall kOperator = {{"operator"}};
 const MayCall kUsers = {{"user", "operator"}};
-const MayCall kEveryone = {{"controller", "trainer", "rollout", "user", "operator"}};
+const MayCall kEveryone = {AllRoles()};
 const MayCall kNobody = {};
 
 bool NamesRole(const MayCall& may, std::string_view role) {
@@ -110,35 +106,8 @@ std::string RolesText(const MayCall& may, int server) {
   return text;
 }
 
-absl::StatusOr<CallerIdentity> ParseIdentity(const std::string& uri) {
-  const std::vector<std::string> parts = absl::StrSplit(uri.substr(kTrustDomain.size()), '/');
-  CallerIdentity caller;
-  const bool ranked = parts.size() == 3 && NamesRole(kWorkers, parts[1]);
-  if ((parts.size() == 2 || ranked) && !parts[0].empty() && NamesRole(kEveryone, parts[1]) &&
-      (!ranked ||
-       (absl::SimpleAtoi(parts[2], &caller.rank) && caller.rank >= 0 && caller.rank <= kMaxRank))) {
-    caller.project = parts[0];
-    caller.role = parts[1];
-    return caller;
-  }
-  return InvalidArgument(
-      "the certificate's URI {} is not spiffe://tandem/PROJECT/ROLE, with ROLE one of {}, or the "
-      "same of a worker and /RANK",
-      uri, fmt::join(kEveryone.roles, ", "));
-}
-
 absl::Status Denied(const std::string& message) {
   return MakeStatus(absl::StatusCode::kPermissionDenied, "{}", message);
-}
-
-// What a certificate says, for messages.
-std::string Found(const std::vector<CallerIdentity>& callers) {
-  if (callers.empty()) {
-    return "names none: it needs a subjectAltName URI:spiffe://tandem/PROJECT/ROLE";
-  }
-  std::vector<std::string> uris;
-  for (const CallerIdentity& caller : callers) uris.push_back(caller.Uri());
-  return fmt::format("has {}", fmt::join(uris, ", "));
 }
 
 }  // namespace
@@ -152,21 +121,6 @@ std::string_view MethodText(std::string_view method) {
   return found == Table().end() ? "an unknown method" : found->first;
 }
 
-std::string CallerIdentity::Uri() const {
-  std::string uri = fmt::format("{}{}/{}", kTrustDomain, project, role);
-  if (rank >= 0) uri += fmt::format("/{}", rank);
-  return uri;
-}
-
-absl::StatusOr<std::vector<CallerIdentity>> ParseIdentities(const std::vector<std::string>& uris) {
-  std::vector<CallerIdentity> callers;
-  for (const std::string& uri : uris) {
-    if (!uri.starts_with(kTrustDomain)) continue;
-    TANDEM_ASSIGN_OR_RETURN(callers.emplace_back(), ParseIdentity(uri));
-  }
-  return callers;
-}
-
 absl::Status CheckMayCall(const std::vector<CallerIdentity>& callers,
                           const ServedCallers& served,
                           std::string_view method) {
@@ -178,7 +132,8 @@ absl::Status CheckMayCall(const std::vector<CallerIdentity>& callers,
   if (may.roles.empty())
     return Denied(fmt::format("{} is not a call that a role may make", method));
   return Denied(fmt::format("{} needs the role {} of project {}; the caller's certificate {}",
-                            method, RolesText(may, served.rank), served.project, Found(callers)));
+                            method, RolesText(may, served.rank), served.project,
+                            IdentitiesText(callers)));
 }
 
 absl::Status CheckIsWorker(const std::vector<CallerIdentity>& callers,
@@ -192,7 +147,7 @@ absl::Status CheckIsWorker(const std::vector<CallerIdentity>& callers,
   return Denied(
       fmt::format("the call is made for {} {} of project {}, and the caller's certificate "
                   "{}",
-                  role, rank, project, Found(callers)));
+                  role, rank, project, IdentitiesText(callers)));
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Who may make which call: the table of roles, and the identity in a certificate.
+// Who may make which call: the table of roles.
 #pragma once
 
 #include <string>
@@ -6,16 +6,10 @@
 #include <vector>
 
 #include <absl/status/status.h>
-#include <absl/status/statusor.h>
+
+#include "common/tcp/identity.h"
 
 namespace tandem {
-
-// The largest rank of a worker in any run; the controller checks that of its own.
-inline constexpr int kMaxRank = 4095;
-
-// The names of roles: controller, trainer, rollout, user (reads a run and asks for samples of it),
-// operator (drives it as well).
-using RoleNames = std::vector<std::string_view>;
 
 // The roles that may call `method`, as gRPC names it ("/tandem.v1.TandemService/Stop"). Empty: the
 // method is not in the table, and no role may. Health checks and reflection are for every role.
@@ -24,20 +18,6 @@ const RoleNames& RolesFor(std::string_view method);
 // `method` for a log: the name of a call in the table, "a health check", "reflection", or "an
 // unknown method". A caller's own text must not get into the log.
 std::string_view MethodText(std::string_view method);
-
-// What a certificate says of who has it: spiffe://tandem/PROJECT/ROLE, or with "/RANK" for a worker
-// of that rank alone.
-struct CallerIdentity {
-  std::string project, role;
-  int rank = -1;  // -1: any
-
-  std::string Uri() const;
-};
-
-// The identities among the URIs of a certificate. It has several if one process, or several of one
-// host, act in several roles. URIs of other schemes and trust domains are passed over.
-// InvalidArgument: one that begins with spiffe://tandem/ and is none of the above.
-absl::StatusOr<std::vector<CallerIdentity>> ParseIdentities(const std::vector<std::string>& uris);
 
 // For whom a server answers over TLS.
 struct ServedCallers {

@@ -18,7 +18,7 @@
 #include "common/base/status.h"
 #include "common/net/security/call_roles.h"
 #include "common/net/security/caller.h"
-#include "common/net/security/certificate.h"
+#include "common/tcp/certificate.h"
 
 namespace tandem {
 namespace {

@@ -32,14 +32,18 @@ std::string RunTokenPath(const std::string& run_dir) {
   return (std::filesystem::absolute(run_dir).lexically_normal() / "token").string();
 }
 
-absl::Status MakeRunToken(const std::string& path) {
+absl::StatusOr<std::string> MakeSecret() {
   std::array<char, kTokenBytes> bytes{};
   // So few bytes come whole, and no signal interrupts them.
   if (getrandom(bytes.data(), bytes.size(), 0) != std::ssize(bytes)) {
     return Internal("getrandom: {}", std::strerror(errno));
   }
-  return WritePrivateFile(
-      path, absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size())) + "\n");
+  return absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size()));
+}
+
+absl::Status MakeRunToken(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string secret, MakeSecret());
+  return WritePrivateFile(path, secret + "\n");
 }
 
 absl::StatusOr<std::unique_ptr<RunToken>> RunToken::Make(const std::string& path) {

@@ -13,8 +13,10 @@ namespace tandem {
 // RUN_DIR/token, as an absolute path.
 std::string RunTokenPath(const std::string& run_dir);
 
-// Writes a new token, 32 random bytes as 64 hexadecimal digits, readable by this user alone. Errors
-// as WritePrivateFile.
+// 32 random bytes as 64 hexadecimal digits.
+absl::StatusOr<std::string> MakeSecret();
+
+// Writes a new token, a secret that this user alone can read. Errors as WritePrivateFile.
 absl::Status MakeRunToken(const std::string& path);
 
 // The token of a controller, which makes it before it listens. The file is removed when this is

@@ -54,7 +54,7 @@ FakeWorkers::FakeWorkers(const std::string& controller, const std::string& folde
   services_.push_back(MakeFakeRollouts());
   const std::string address = "unix:" + folder + "/workers.sock";
   server_ = OrThrow(RpcServer::Start(address, {services_[0].get(), services_[1].get()}, {}));
-  const std::string boot_id = OrThrow(ReadBootId());
+  const HostId host = OrThrow(ThisHost());
   for (int i = 0; i < 2 * pairs; ++i) {
     auto& worker = *workers_.emplace_back(std::make_unique<Worker>());
     v1::RegisterRequest& request = worker.registration;
@@ -62,7 +62,8 @@ FakeWorkers::FakeWorkers(const std::string& controller, const std::string& folde
     request.set_role(i % 2 == 0 ? v1::ROLE_TRAINER : v1::ROLE_ROLLOUT);
     request.set_rank(i / 2);
     request.set_address(address);
-    request.set_boot_id(boot_id);
+    request.set_boot_id(host.boot_id);
+    request.set_node(host.node);
     request.set_device(fmt::format("cpu:{}", i / 2));
     request.set_boot_nonce(MakeBootNonce());
     request.set_pid(getpid());

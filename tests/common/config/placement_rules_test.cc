@@ -83,11 +83,53 @@ TEST_CASE("totals that contradict hosts and devices are refused by both numbers"
               "cluster.rollouts is 1, and rollout.nnodes * rollout.n_gpus_per_node is 1 * 3 = 3"));
 }
 
-TEST_CASE("several hosts are refused in a sentence that says so") {
-  REQUIRE(Has(PlacementProblem({"trainer.nnodes=2"}),
-              "trainer.nnodes is 2: a run has one host so far; set it to 1"));
-  REQUIRE(Has(PlacementProblem({"rollout.nnodes=2"}),
-              "rollout.nnodes is 2: a run has one host so far; set it to 1"));
+TEST_CASE("several hosts have equally many workers each, and rollouts with their trainers") {
+  const Topology pairs = TopologyWith({"trainer.nnodes=2", "trainer.n_gpus_per_node=3"});
+  REQUIRE(pairs == Topology{.trainers = 6, .rollouts = 6, .trainer_hosts = 2, .rollout_hosts = 2});
+  REQUIRE(pairs.devices_per_host() == 3);
+  REQUIRE(TopologyWith({"trainer.nnodes=2", "rollout.nnodes=2", "cluster.trainers=2"}) ==
+          Topology{.trainers = 2, .rollouts = 2, .trainer_hosts = 2, .rollout_hosts = 2});
+  const Topology apart =
+      TopologyWith({"cluster.hybrid_engine=false", "trainer.nnodes=2", "cluster.trainers=4",
+                    "actor_rollout_ref.rollout.nnodes=1", "rollout.n_gpus_per_node=3"});
+  REQUIRE(apart ==
+          Topology{
+              .trainers = 4, .rollouts = 3, .apart = true, .trainer_hosts = 2, .rollout_hosts = 1});
+  REQUIRE(apart.devices_per_host() == 5);
+}
+
+TEST_CASE("hosts that contradict the workers are refused by both numbers") {
+  REQUIRE(
+      Has(PlacementProblem({"trainer.nnodes=2", "cluster.trainers=3"}),
+          "cluster.trainers is 3 and trainer.nnodes is 2: each host has equally many trainers"));
+  REQUIRE(Has(PlacementProblem({"cluster.hybrid_engine=false", "rollout.nnodes=2"}),
+              "cluster.rollouts is 1 and rollout.nnodes is 2"));
+  REQUIRE(
+      Has(PlacementProblem({"trainer.nnodes=2", "trainer.n_gpus_per_node=2", "cluster.trainers=2"}),
+          "cluster.trainers is 2, and trainer.nnodes * trainer.n_gpus_per_node is 2 * 2 = 4"));
+  REQUIRE(Has(PlacementProblem({"trainer.nnodes=2", "rollout.nnodes=1", "cluster.trainers=2"}),
+              "trainer.nnodes is 2 and rollout.nnodes is 1, and with cluster.hybrid_engine=true"));
+}
+
+TEST_CASE("a range of ports has room for the workers of a host") {
+  const PortRange range =
+      PortRangeOf(Valid({"cluster.port_range=20000-20001"}).cluster().port_range());
+  REQUIRE(range.first == 20000);
+  REQUIRE(range.last == 20001);
+  REQUIRE(PortRangeOf("").last == 0);
+  REQUIRE(Has(PlacementProblem({"cluster.port_range=20001-20000"}),
+              "the first port has to be the lower one"));
+  REQUIRE(Has(PlacementProblem({"cluster.port_range=60000-70000"}), "the last at most 65535"));
+  REQUIRE(Has(PlacementProblem({"cluster.port_range=20000-20002", "cluster.trainers=2"}),
+              "20000-20002, 3 ports, and a host may have 4 workers"));
+  REQUIRE(
+      PlacementProblem({"cluster.port_range=20000-20003", "cluster.trainers=4", "trainer.nnodes=2"})
+          .empty());
+}
+
+TEST_CASE("a local folder is the run directory unless it is given") {
+  REQUIRE(LocalDirOf(Valid({})) == "/r");
+  REQUIRE(LocalDirOf(Valid({"cluster.local_dir=/scratch/r"})) == "/scratch/r");
 }
 
 TEST_CASE("apart, what needs a shared device is refused") {
@@ -130,6 +172,10 @@ TEST_CASE("workers of a role share the cores, and all workers where both roles w
     REQUIRE(ComputeThreadsOf(Valid(overrides), 6, 16) == 2);
   }
   REQUIRE(ComputeThreadsOf(Valid({"cluster.compute_threads=5"}), 1, 2) == 5);
+  std::vector<std::string> two_hosts = apart;
+  two_hosts.insert(two_hosts.end(),
+                   {"trainer.nnodes=2", "rollout.nnodes=2", "rollout.partial.overlap=true"});
+  REQUIRE(ComputeThreadsOf(Valid(two_hosts), 1, 16) == 4);  // one trainer and three rollouts
 }
 
 TEST_CASE("one step off needs devices for both roles, and whole samples") {

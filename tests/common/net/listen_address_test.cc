@@ -13,6 +13,8 @@ TEST_CASE("A worker listens beside its controller's socket unless told otherwise
   // Longer than a socket's path may be.
   REQUIRE(WorkerListenAddress("trainer", 0, "", "unix:/" + std::string(120, 'x') + "/c.sock") ==
           "127.0.0.1:0");
+  // On another host nobody reaches a loopback address.
+  REQUIRE(WorkerListenAddress("trainer", 0, "", "head.cluster:7001") == "0.0.0.0:0");
 }
 
 }  // namespace tandem

@@ -88,6 +88,7 @@ struct Fixture {
                                   .rank = 1,
                                   .device = "cpu:1",
                                   .listen_address = "unix:/w",
+                                  .host = {.boot_id = "boot", .node = "a"},
                                   .build = kBuild,
                                   .clock = &clock},
                                  testing::kPatience);
@@ -117,13 +118,17 @@ TEST_CASE("MembershipAgent registers, tells its numerics class and ends when ask
   REQUIRE((*agent)->incarnation() == 3);
   REQUIRE((*agent)->worker_id().rank() == 1);
   const KernelChoices choices = {{"linear [8 x 8]", "own kernels"}};
+  (*agent)->SetDataAddress("127.0.0.1:9");
   REQUIRE((*agent)->SetTokenizerAndNumerics("", {"avx2", "avx2", choices}).ok());
   const std::vector<v1::RegisterRequest> requests = f.controller.requests();
   REQUIRE(requests.size() == 2);
   REQUIRE(requests[0].protocol() == kProtocolVersion);
   REQUIRE(requests[0].build() == BuildText(kBuild));
   REQUIRE(requests[0].build_id() == BuildId(kBuild));
-  REQUIRE(requests[0].boot_id() == *ReadBootId());
+  REQUIRE(requests[0].boot_id() == "boot");
+  REQUIRE(requests[0].node() == "a");
+  REQUIRE(requests[0].data_address() == "");
+  REQUIRE(requests[1].data_address() == "127.0.0.1:9");
   REQUIRE(requests[0].incarnation() == 0);
   REQUIRE(requests[0].process_start() == ProcessStart(requests[0].pid()));
   REQUIRE(requests[1].numerics_class() == "avx2");

@@ -33,4 +33,19 @@ TEST_CASE("apart, every worker has a device of its own, and rollouts are dealt o
   REQUIRE(topology.Text() == "2 trainers and 5 rollouts on 7 devices");
 }
 
+TEST_CASE("A topology says who is on which of several hosts") {
+  REQUIRE(Topology{.trainers = 2, .rollouts = 2}.HostLines().empty());
+  const Topology pairs{.trainers = 4, .rollouts = 4, .trainer_hosts = 2, .rollout_hosts = 2};
+  REQUIRE(pairs.Text() == "4 trainers and 4 rollouts that share in pairs 4 devices, on 2 hosts");
+  REQUIRE(pairs.HostLines() ==
+          std::vector<std::string>{"host 1: trainers 0 to 1, rollouts 0 to 1",
+                                   "host 2: trainers 2 to 3, rollouts 2 to 3"});
+  const Topology apart{.trainers = 2, .rollouts = 3, .apart = true, .trainer_hosts = 2};
+  REQUIRE(apart.Text() ==
+          "2 trainers and 3 rollouts on 5 devices, trainers on 2 hosts, rollouts on 1 host");
+  REQUIRE(apart.HostLines() == std::vector<std::string>{"host 1 with trainers: trainer 0",
+                                                        "host 2 with trainers: trainer 1",
+                                                        "host 1 with rollouts: rollouts 0 to 2"});
+}
+
 }  // namespace tandem

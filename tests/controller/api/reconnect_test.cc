@@ -138,7 +138,7 @@ struct RelayedWorkers {
       (void)registry.Register({.protocol = kProtocolVersion,
                                .key = {role, 0},
                                .address = Address(RoleName(role) + "-relay"),
-                               .boot_id = "host",
+                               .host = {.boot_id = "host"},
                                .device = "cpu:0",
                                .boot_nonce = "1",
                                .numerics_class = "avx2"});

@@ -197,7 +197,7 @@ TEST_CASE("Workers join through ClusterService and are told to stop", "[services
                                             .role = v1::ROLE_ROLLOUT,
                                             .rank = 0,
                                             .device = "cpu:0",
-                                            .boot_id = "host"},
+                                            .host = {.boot_id = "host"}},
                                            testing::kPatience);
   REQUIRE(agent.ok());
   REQUIRE((*agent)->registration().vocab_limit() == 260);

@@ -30,7 +30,7 @@ struct Workers {
                 .Register({.protocol = kProtocolVersion,
                            .key = key,
                            .address = "unix:/x",
-                           .boot_id = "host",
+                           .host = {.boot_id = "host"},
                            .device = "cuda:" + std::to_string(rank),
                            .boot_nonce = key.Text(),
                            .numerics_class = "cuda-sm90-own-bf16",

@@ -36,6 +36,17 @@ TEST_CASE("StatusTable shows every worker", "[ctl][print]") {
   REQUIRE(Has(text, "amx-emulated"));
 }
 
+TEST_CASE("StatusTable names the nodes of workers where there are several", "[ctl][print]") {
+  v1::GetStatusResponse status;
+  for (const char* node : {"gpu-7", "gpu-7"}) status.add_workers()->set_node(node);
+  REQUIRE_FALSE(Has(StatusTable(status), "gpu-7"));
+  status.mutable_workers(1)->set_node("gpu-8");
+  const std::string text = StatusTable(status);
+  REQUIRE(Has(text, "node"));
+  REQUIRE(Has(text, "gpu-7"));
+  REQUIRE(Has(text, "gpu-8"));
+}
+
 TEST_CASE("StatusTable has a row per rollout and trainer that told its load", "[ctl][print]") {
   v1::GetStatusResponse status;
   v1::WorkerStatus* rollout = status.add_workers();

@@ -1,6 +1,8 @@
 #include "controller/run/train_loop.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -220,6 +222,36 @@ TEST_CASE("A trainer lost while training: all reload the checkpoint and the step
   // The replayed step has the prompts it had: rows 2 and 3.
   REQUIRE(run.store.samples.at(2).front().sample_id == MakeSampleId(2, 0, 0));
   REQUIRE(run.store.samples.at(3).front().sample_id == MakeSampleId(4, 0, 0));
+}
+
+TEST_CASE("Every trainer of several hosts is told where all are, and their secret",
+          "[train_loop][recovery]") {
+  testing::FakeRun run(
+      Topology{.trainers = 2, .rollouts = 2, .trainer_hosts = 2, .rollout_hosts = 2});
+  run.options.total_steps = 1;
+  std::map<int, std::vector<ResetCall>> resets;  // by rank
+  run.on_reset = [&resets](int rank, const ResetCall& call) { resets[rank].push_back(call); };
+  run.DieAt({WorkerRole::kTrainer, 1}, "ForwardBackward");
+  REQUIRE(run.Run().ok());
+  REQUIRE(resets.at(0).size() == 2);
+  REQUIRE(resets.at(1).size() == 2);
+  for (size_t time = 0; time < 2; ++time) {
+    const ResetCall& call = resets[0][time];
+    REQUIRE(call.members.size() == 2);
+    for (size_t rank = 0; rank < 2; ++rank) {
+      const std::string node = "node" + std::to_string(rank);
+      REQUIRE(call.members[rank].host == HostId{.boot_id = "host", .node = node});
+      REQUIRE(call.members[rank].data_address == node + ":1");
+    }
+    REQUIRE(call.members == resets[1][time].members);
+    REQUIRE(call.group_ticket.size() == 64);
+    REQUIRE(call.group_ticket == resets[1][time].group_ticket);
+  }
+  // The one that was replaced, and its successor.
+  REQUIRE(resets[0][0].members[1].incarnation == 1);
+  REQUIRE(resets[0][1].members[1].incarnation == 2);
+  REQUIRE(ShareHost(run.pool, 1, 1));
+  REQUIRE_FALSE(ShareHost(run.pool, 0, 1));
 }
 
 TEST_CASE("A trainer lost before the first checkpoint: the run begins again from the model",

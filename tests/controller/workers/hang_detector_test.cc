@@ -19,7 +19,7 @@ struct HangWatchFixture {
   testing::FakeClock clock;
   WorkerRegistry registry{{.heartbeat_timeout = absl::Seconds(10),
                            .progress_limit = absl::Seconds(60),
-                           .boot_id = "here",
+                           .host = {.boot_id = "here"},
                            .process_start = [](int64_t) { return "pid:[1] 7"; },
                            .own_process_start = "pid:[1] 3"},
                           clock};
@@ -32,7 +32,7 @@ struct HangWatchFixture {
     return registry
         .Register({.protocol = kProtocolVersion,
                    .key = kWatchedTrainer,
-                   .boot_id = host,
+                   .host = {.boot_id = host},
                    .boot_nonce = std::to_string(pid),
                    .pid = pid,
                    .numerics_class = "avx2",
@@ -113,7 +113,8 @@ TEST_CASE("A worker that a controller of another container knew is watched once 
           "[hang]") {
   HangWatchFixture f;
   WorkerEntry unseen;
-  unseen.announcement = {.key = kWatchedTrainer, .boot_id = "here", .boot_nonce = "71", .pid = 71};
+  unseen.announcement = {
+      .key = kWatchedTrainer, .host = {.boot_id = "here"}, .boot_nonce = "71", .pid = 71};
   unseen.incarnation = 1;
   unseen.state = WorkerEntry::State::kLost;
   f.registry.Reserve({unseen});
@@ -137,7 +138,7 @@ TEST_CASE("A worker of an earlier controller that lives and stays away is given 
   HangWatchFixture f;
   const auto restored = [](WorkerEntry::State state, int64_t pid, const std::string& start) {
     WorkerEntry worker;
-    worker.announcement = {.key = kWatchedTrainer, .boot_id = "here", .pid = pid};
+    worker.announcement = {.key = kWatchedTrainer, .host = {.boot_id = "here"}, .pid = pid};
     worker.incarnation = 1;
     worker.state = state;
     worker.process_start = start;

@@ -44,7 +44,7 @@ struct HoldersFixture {
   RegistryOptions options{
       .heartbeat_timeout = absl::Seconds(10),
       .register_timeout = absl::Minutes(5),
-      .boot_id = "host-a",
+      .host = {.boot_id = "host-a"},
       .process_start = [this](int64_t pid) { return running[pid]; },
       .own_process_start = "pid:[1] 7",
   };
@@ -53,8 +53,8 @@ struct HoldersFixture {
   static Announcement Hello(const WorkerKey& key, int64_t pid, const std::string& start) {
     return {.protocol = kProtocolVersion,
             .key = key,
-            .address = "unix:/x",
-            .boot_id = "host-a",
+            .address = "host-a:1",
+            .host = {.boot_id = "host-a"},
             .device = "cpu:0",
             .boot_nonce = "nonce of " + std::to_string(pid),
             .pid = pid,
@@ -87,7 +87,7 @@ TEST_CASE("A living worker's rank waits for it after a restart of the controller
   f.clock.Advance(absl::Seconds(9));
   const absl::Status refused = next.Register(stranger).status();
   REQUIRE(absl::IsAlreadyExists(refused));
-  REQUIRE(Says(refused, "trainer 0 is held by process 41 at unix:/x"));
+  REQUIRE(Says(refused, "trainer 0 is held by process 41 at host-a:1"));
   Announcement liar = stranger;  // says that it had the rank before
   liar.incarnation = 1;
   REQUIRE(absl::IsAlreadyExists(next.Register(liar).status()));
@@ -168,7 +168,7 @@ TEST_CASE("A worker that the new controller cannot see is waited for", "[holders
   elsewhere.own_process_start = "pid:[2] 7";  // in another container
   REQUIRE(is_held(elsewhere));
   elsewhere = f.options;
-  elsewhere.boot_id = "host-b";
+  elsewhere.host.boot_id = "host-b";
   REQUIRE(is_held(elsewhere));
 }
 
@@ -292,6 +292,24 @@ TEST_CASE("What was asked for is written and answered before the holders' end", 
   }
   REQUIRE(answered == 3);
   REQUIRE(f.holders.Read().size() == 1);
+}
+
+TEST_CASE("The file of rank holders has their hosts, and of earlier builds no nodes", "[holders]") {
+  HoldersFixture f;
+  f.options.host.node = "a";
+  Announcement worker = f.Hello(kHeldTrainer, 41, "pid:[1] 100");
+  worker.host.node = "a";
+  f.Ran({worker});
+  REQUIRE(f.holders.Read().front().announcement.host == worker.host);
+  const std::string path = f.dir.path() / "workers.json";
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  std::string earlier = text.str();
+  const std::string node = "\"node\": \"a\",";
+  const size_t at = earlier.find(node);
+  REQUIRE(at != std::string::npos);
+  std::ofstream(path) << earlier.erase(at, node.size());
+  REQUIRE(f.holders.Read().front().announcement.host == HostId{.boot_id = "host-a"});
 }
 
 TEST_CASE("The file of rank holders is its user's alone, and passed over where it is none",

@@ -23,7 +23,7 @@ Announcement Hello(const WorkerKey& key, const std::string& nonce) {
   return {.protocol = kProtocolVersion,
           .key = key,
           .address = "unix:/x",
-          .boot_id = "host-a",
+          .host = {.boot_id = "host-a"},
           .device = "cpu:0",
           .boot_nonce = nonce,
           .numerics_class = "avx2",
@@ -107,29 +107,25 @@ TEST_CASE("WorkerRegistry replaces a rank by a new process under a new incarnati
   REQUIRE(f.registry.Heartbeat(kRegisteredTrainer, 2, {}).ok());
 }
 
-TEST_CASE("WorkerRegistry gives workers apart no device twice, and one host so far", "[registry]") {
+TEST_CASE("WorkerRegistry gives workers apart no device twice", "[registry]") {
   WorkerRegistryFixture f;
   f.options.topology = {.trainers = 1, .rollouts = 2, .apart = true};
   WorkerRegistry registry(f.options, f.clock);
-  const auto on = [](WorkerKey key, const std::string& host, const std::string& uuid) {
+  const auto on = [](WorkerKey key, const std::string& uuid) {
     Announcement worker = Hello(key, key.Text());
-    worker.boot_id = host;
     worker.device_uuid = uuid;
     return worker;
   };
-  REQUIRE(registry.Register(on(kRegisteredTrainer, "host-a", "GPU-1")).ok());
-  const absl::Status twice = registry.Register(on(kRollout0, "host-a", "GPU-1")).status();
+  REQUIRE(registry.Register(on(kRegisteredTrainer, "GPU-1")).ok());
+  const absl::Status twice = registry.Register(on(kRollout0, "GPU-1")).status();
   REQUIRE(absl::IsFailedPrecondition(twice));
   REQUIRE(Says(twice, "rollout 0 and trainer 0 are both on device"));
-  const absl::Status far = registry.Register(on(kRollout0, "host-b", "GPU-2")).status();
-  REQUIRE(absl::IsFailedPrecondition(far));
-  REQUIRE(Says(far, "all workers have to be on one host so far"));
-  REQUIRE(registry.Register(on(kRollout0, "host-a", "GPU-2")).ok());
+  REQUIRE(registry.Register(on(kRollout0, "GPU-2")).ok());
   REQUIRE(registry.Missing() == std::vector<std::string>{"rollout 1 (never registered)"});
   // CPU devices have no identity: their numbers only tell workers apart.
-  REQUIRE(registry.Register(on({WorkerRole::kRollout, 1}, "host-a", "")).ok());
-  REQUIRE(Says(registry.Register(on({WorkerRole::kRollout, 2}, "host-a", "")).status(),
-               "cluster.rollouts is 2"));
+  REQUIRE(registry.Register(on({WorkerRole::kRollout, 1}, "")).ok());
+  REQUIRE(
+      Says(registry.Register(on({WorkerRole::kRollout, 2}, "")).status(), "cluster.rollouts is 2"));
 }
 
 TEST_CASE("WorkerRegistry keeps a rank for the process that beats, and says who has it",
@@ -159,7 +155,7 @@ TEST_CASE("WorkerRegistry keeps a rank for the process that beats, and says who 
 TEST_CASE("WorkerRegistry sees at once that a process of its host has ended", "[registry]") {
   WorkerRegistryFixture f;
   std::map<int64_t, std::string> running = {{41, "start 1"}};
-  f.options.boot_id = "host-a";
+  f.options.host.boot_id = "host-a";
   f.options.process_start = [&running](int64_t pid) { return running[pid]; };
   WorkerRegistry registry(f.options, f.clock);
   Announcement holder = Hello(kRegisteredTrainer, "n1");
@@ -182,7 +178,7 @@ TEST_CASE("WorkerRegistry sees at once that a process of its host has ended", "[
 TEST_CASE("WorkerRegistry trusts no process that is not certainly the worker's", "[registry]") {
   WorkerRegistryFixture f;
   std::map<int64_t, std::string> running = {{41, "namespace 1 start 1"}};
-  f.options.boot_id = "host-a";
+  f.options.host.boot_id = "host-a";
   f.options.process_start = [&running](int64_t pid) { return running[pid]; };
   struct Elsewhere {
     const char* boot_id;
@@ -195,7 +191,8 @@ TEST_CASE("WorkerRegistry trusts no process that is not certainly the worker's",
     WorkerRegistry registry(f.options, f.clock);
     Announcement holder = Hello(kRegisteredTrainer, "n1");
     holder.pid = 41;
-    holder.boot_id = place.boot_id;
+    holder.address = "host-b:1";
+    holder.host.boot_id = place.boot_id;
     holder.process_start = place.process_start;
     REQUIRE(*registry.Register(holder) == 1);
     Announcement next = holder;
@@ -210,11 +207,11 @@ TEST_CASE("WorkerRegistry trusts no process that is not certainly the worker's",
     REQUIRE(*registry.Register(next) == 2);
   }
   // Two hosts whose boot ids are both unknown are not one.
-  f.options.boot_id.clear();
+  f.options.host.boot_id.clear();
   WorkerRegistry registry(f.options, f.clock);
   Announcement holder = Hello(kRegisteredTrainer, "n1");
   holder.pid = 41;
-  holder.boot_id.clear();
+  holder.host.boot_id.clear();
   holder.process_start = running[41];
   REQUIRE(*registry.Register(holder) == 1);
   running.clear();
@@ -227,7 +224,7 @@ TEST_CASE("WorkerRegistry keeps the rank of a worker that loads out of its sight
   f.options.register_timeout = absl::Minutes(5);
   WorkerRegistry registry(f.options, f.clock);
   Announcement far = Hello(kRegisteredTrainer, "n1");
-  far.boot_id = "host-b";
+  far.host.boot_id = "host-b";
   far.numerics_class.clear();  // it beats when it has loaded
   REQUIRE(*registry.Register(far) == 1);
   Announcement next = far;
@@ -251,7 +248,7 @@ TEST_CASE("WorkerRegistry frees no rank of a process that lives because a call t
           "[registry]") {
   WorkerRegistryFixture f;
   std::map<int64_t, std::string> running = {{41, "start 1"}};
-  f.options.boot_id = "host-a";
+  f.options.host.boot_id = "host-a";
   f.options.process_start = [&running](int64_t pid) { return running[pid]; };
   WorkerRegistry registry(f.options, f.clock);
   Announcement holder = Hello(kRegisteredTrainer, "n1");
@@ -303,7 +300,7 @@ TEST_CASE("WorkerRegistry refuses what does not fit, with the reason", "[registr
 
   REQUIRE(f.registry.Register(Hello(kRegisteredTrainer, "n1")).ok());
   other = Hello(kRollout0, "n2");
-  other.boot_id = "host-b";
+  other.host.boot_id = "host-b";
   REQUIRE(Says(f.registry.Register(other).status(), "must share one device"));
   other = Hello(kRollout0, "n2");
   other.device_uuid = "7a";  // "cpu:0" of the trainer is not a GPU
@@ -452,10 +449,11 @@ TEST_CASE(
     INFO(host);
     WorkerRegistryFixture f;
     f.options.progress_limit = absl::Seconds(130);
-    f.options.boot_id = host;  // the worker's is host-a, where the controller sees its process
+    f.options.host.boot_id = host;  // the worker's is host-a, where the controller sees its process
     f.options.process_start = [](int64_t) { return "pid:[1] 7"; };
     WorkerRegistry registry(f.options, f.clock);
     Announcement stuck = Hello(kRollout0, "n1");
+    stuck.address = "host-a:1";
     stuck.process_start = "pid:[1] 7";
     REQUIRE(registry.Register(stuck).ok());
     const auto beat = [&] {
@@ -466,7 +464,8 @@ TEST_CASE(
     };
     REQUIRE(beat().ok());
     REQUIRE(registry.DetectLost().size() == 1);
-    const Announcement next = Hello(kRollout0, "n2");
+    Announcement next = Hello(kRollout0, "n2");
+    next.address = "host-a:1";
     for (int second = 1; second < 10; ++second) {
       REQUIRE(absl::IsInternal(beat()));
       REQUIRE(absl::IsAlreadyExists(registry.Register(next).status()));
@@ -480,7 +479,7 @@ TEST_CASE(
 TEST_CASE("WorkerRegistry sees a process that comes back to a controller of its own namespace",
           "[registry]") {
   WorkerRegistryFixture f;
-  f.options.boot_id = "host-a";
+  f.options.host.boot_id = "host-a";
   f.options.process_start = [](int64_t) { return "pid:[1] 7"; };
   f.options.own_process_start = "pid:[1] 3";
   WorkerRegistry registry(f.options, f.clock);

@@ -1,4 +1,4 @@
-#include "common/net/security/certificate.h"
+#include "common/tcp/certificate.h"
 
 #include <ctime>
 #include <memory>
