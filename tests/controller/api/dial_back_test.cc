@@ -69,7 +69,8 @@ struct DialledRun {
   std::unique_ptr<SampleStore> samples = *SampleStore::Open(run.dir.path() / "samples", 0);
   RankHolders holders{run.dir.path()};
   HeldDials dials;
-  ClusterService service{run.registry, holders, *samples, run.probe, {}, {}, "", dials.dialer()};
+  ClusterService service{run.registry, holders, *samples, *run.upcoming, run.probe,
+                         {},           {},      "",       dials.dialer()};
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
   std::unique_ptr<RpcServer> server = *RpcServer::Start(address, {&service}, {});
 
