@@ -288,6 +288,7 @@ absl::Status CheckConfigValues(LoadedConfig& loaded, std::span<const ConfigCheck
   CheckRolloutCorrection(config, problems);
   CheckLora(config, problems);
   CheckPartialRollout(config, problems);
+  CheckOneStepOff(config, problems);
   CheckCluster(config.cluster(), problems);
   CheckPlacement(config, problems);
   if (config.trainer().save_freq() < 0) {

@@ -100,7 +100,8 @@ int ComputeThreadsOf(const v1::Config& config, int workers, int64_t cores) {
     return static_cast<int>(config.cluster().compute_threads());
   }
   const Topology topology = TopologyOf(config);
-  const bool at_once = topology.apart && config.rollout().partial().overlap();
+  const bool at_once = topology.apart && (config.rollout().partial().overlap() ||
+                                          config.trainer().off_policy_steps() > 0);
   const int64_t sharing = at_once ? topology.devices() : workers;
   return static_cast<int>(std::max<int64_t>(1, cores / std::max<int64_t>(1, sharing)));
 }

@@ -87,6 +87,28 @@ bool PartialEnabled(const v1::Config& config) {
          keys.overlap();
 }
 
+bool TrainsOlderTokens(const v1::Config& config) {
+  return PartialEnabled(config) || config.trainer().off_policy_steps() > 0;
+}
+
+void CheckOneStepOff(const v1::Config& config, ConfigProblems& problems) {
+  if (config.trainer().off_policy_steps() == 0) return;
+  problems.Require(
+      !config.cluster().hybrid_engine(), {"trainer.off_policy_steps", "cluster.hybrid_engine"},
+      "trainer.off_policy_steps=1 generates the next batch while the trainers train this one, and "
+      "with cluster.hybrid_engine=true both take turns on one device: set "
+      "cluster.hybrid_engine=false, which gives each its own");
+  problems.Require(
+      !PartialEnabled(config),
+      {"trainer.off_policy_steps", "rollout.partial.overlap",
+       "rollout.partial.max_tokens_per_round", "rollout.partial.until_groups",
+       "rollout.partial.round_seconds", "algorithm.partial_rollout_max_split"},
+      "trainer.off_policy_steps=1 generates whole batches, by the weights of one step, and "
+      "rollout.partial interrupts samples and continues them by later weights: leave one of the "
+      "two "
+      "out");
+}
+
 void CheckPartialRollout(const v1::Config& config, ConfigProblems& problems) {
   PartialRules(config, problems).Check();
 }

@@ -16,8 +16,13 @@ int64_t PartialCap(const v1::Config& config);
 // Whether any key asks for partial rollout.
 bool PartialEnabled(const v1::Config& config);
 
-// Checks rollout.partial, model.lora, algorithm.rollout_correction, and the numbers and places of
-// workers, each with the keys that it depends on.
+// Whether a batch may have tokens of older weights than those of its step: with partial rollout, or
+// trainer.off_policy_steps.
+bool TrainsOlderTokens(const v1::Config& config);
+
+// Checks trainer.off_policy_steps, rollout.partial, model.lora, algorithm.rollout_correction, and
+// the numbers and places of workers, each with the keys that it depends on.
+void CheckOneStepOff(const v1::Config& config, ConfigProblems& problems);
 void CheckPartialRollout(const v1::Config& config, ConfigProblems& problems);
 void CheckLora(const v1::Config& config, ConfigProblems& problems);
 void CheckRolloutCorrection(const v1::Config& config, ConfigProblems& problems);

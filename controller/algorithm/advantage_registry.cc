@@ -109,14 +109,14 @@ void CheckInputs(const v1::Config& config,
                   "actor.calculate_sum_pi_squared=true",
                   name));
   problems.Require(
-      !estimator.needs.baseline || !PartialEnabled(config),
+      !estimator.needs.baseline || !TrainsOlderTokens(config),
       {"algorithm.adv_estimator", "rollout.partial.max_tokens_per_round",
        "rollout.partial.until_groups", "rollout.partial.round_seconds", "rollout.partial.overlap",
-       "algorithm.partial_rollout_max_split"},
+       "algorithm.partial_rollout_max_split", "trainer.off_policy_steps"},
       fmt::format(
           "algorithm.adv_estimator={} compares a sample with a greedy response of the same "
-          "weights, and with rollout.partial a sample has tokens of several; choose another "
-          "estimator, such as rloo, or leave rollout.partial out",
+          "weights, and with rollout.partial or trainer.off_policy_steps a sample has tokens of "
+          "others; choose another estimator, such as rloo, or leave these keys out",
           name));
 }
 

@@ -201,13 +201,20 @@ absl::StatusOr<ClusterService::SampleSource> ClusterService::OpenSampleSource(
       return absl::OkStatus();
     };
   }
-  TANDEM_ASSIGN_OR_RETURN(
-      std::vector<uint64_t> ids,
-      samples_.Assigned(request.step(), request.mini_batch(), request.worker().rank()));
-  return [this, ids = std::move(ids),
+  const auto assigned = [&request](const SampleStore& store) {
+    return store.Assigned(request.step(), request.mini_batch(), request.worker().rank());
+  };
+  const SampleStore* store = &samples_;
+  absl::StatusOr<std::vector<uint64_t>> found = assigned(samples_);
+  if (auto next = assigned(upcoming_); !found.ok() && next.ok()) {
+    store = &upcoming_;
+    found = std::move(next);
+  }
+  TANDEM_ASSIGN_OR_RETURN(std::vector<uint64_t> ids, std::move(found));
+  return [store, ids = std::move(ids),
           next = size_t{0}](v1::StreamSamplesResponse* message) mutable -> absl::Status {
     for (size_t bytes = 0; next < ids.size() && bytes < kFlushedMessageBytes;) {
-      TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples_.Read(ids[next++]));
+      TANDEM_ASSIGN_OR_RETURN(const Sample sample, store->Read(ids[next++]));
       v1::Sample* const added = message->add_samples();
       *added = ToProto(sample);
       bytes += added->ByteSizeLong();

@@ -19,12 +19,14 @@ namespace tandem {
 
 class ClusterService final : public v1::ClusterService::CallbackService {
  public:
-  // `welcome` is the response to a registration, without the incarnation and the number of threads;
-  // `project` the one whose workers may call over TLS (ServedProject). The references must outlive
-  // the service.
+  // Trainers pull the samples of the step from `samples`, and those of the next one, if they are
+  // generated already, from `upcoming`. `welcome` is the response to a registration, without the
+  // incarnation and the number of threads; `project` the one whose workers may call over TLS
+  // (ServedProject). The references must outlive the service.
   ClusterService(WorkerRegistry& registry,
                  RankHolders& holders,
                  SampleStore& samples,
+                 SampleStore& upcoming,
                  ParityProbe& probe,
                  v1::RegisterResponse welcome,
                  ThreadsByRole threads,
@@ -32,6 +34,7 @@ class ClusterService final : public v1::ClusterService::CallbackService {
       : registry_(registry),
         holders_(holders),
         samples_(samples),
+        upcoming_(upcoming),
         probe_(probe),
         welcome_(std::move(welcome)),
         threads_(threads),
@@ -72,6 +75,7 @@ class ClusterService final : public v1::ClusterService::CallbackService {
   WorkerRegistry& registry_;
   RankHolders& holders_;
   SampleStore& samples_;
+  SampleStore& upcoming_;
   ParityProbe& probe_;
   const v1::RegisterResponse welcome_;
   const ThreadsByRole threads_;

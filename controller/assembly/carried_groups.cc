@@ -1,5 +1,6 @@
 #include "controller/assembly/carried_groups.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -45,8 +46,10 @@ absl::Status CheckCarriedGroups(const v1::Config& config,
                                 int64_t step) {
   if (!train.partial.enabled) return CheckNoBuffer(checkpoint);
   const auto row = [&inputs](uint64_t data_row) { return inputs.prompts->Row(data_row); };
-  return ReadFittingBuffer(checkpoint, MakeBufferOptions(config, train, inputs), row, step)
-      .status();
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::optional<SavedBuffer> saved,
+      ReadFittingBuffer(checkpoint, MakeBufferOptions(config, train, inputs), row, step));
+  return saved && train.partial.one_step_off ? CheckWholeGroups(*saved) : absl::OkStatus();
 }
 
 ResumeOptions MakeResumeOptions(const v1::Config& config,

@@ -17,7 +17,8 @@
 namespace tandem {
 
 // Checks that a run can continue with the groups that `checkpoint` carries, after `step` finished
-// steps: ReadFittingBuffer, or CheckNoBuffer where partial rollout is off. Changes nothing.
+// steps: ReadFittingBuffer, and CheckWholeGroups one step off, or CheckNoBuffer where the run
+// carries none. Changes nothing.
 absl::Status CheckCarriedGroups(const v1::Config& config,
                                 const TrainOptions& train,
                                 const RunInputs& inputs,

@@ -63,6 +63,7 @@ absl::StatusOr<std::unique_ptr<Assembly>> MakeCheckAssembly(const AssemblyOption
                        CheckpointIndex::OpenReadOnly(config.trainer().default_local_dir())};
   TANDEM_ASSIGN_OR_RETURN(stores.records, SqliteRunStore::Open(":memory:"));
   TANDEM_ASSIGN_OR_RETURN(stores.samples, OpenSamples(config));
+  TANDEM_ASSIGN_OR_RETURN(stores.upcoming, OpenUpcomingSamples(config));
   TANDEM_ASSIGN_OR_RETURN(TrainOptions train, CheckedTrainOptions(config, inputs));
   TANDEM_ASSIGN_OR_RETURN(ResumePoint start, PeekResumePoint(config, stores.checkpoints));
   // The sync itself is not checked, as the check follows it.

@@ -103,6 +103,10 @@ absl::StatusOr<std::unique_ptr<SampleStore>> OpenSamples(const v1::Config& confi
                            config.trainer().sample_files_to_keep());
 }
 
+absl::StatusOr<std::unique_ptr<SampleStore>> OpenUpcomingSamples(const v1::Config& config) {
+  return SampleStore::Open(config.cluster().run_dir() + "/samples/upcoming", /*keep=*/1);
+}
+
 RunCore::RunCore(const AssemblyOptions& options,
                  std::string run_id,
                  RunInputs inputs,
@@ -163,6 +167,7 @@ StepContext RunCore::MakeContext(Tracker& tracker) {
           .reward = *inputs_.reward,
           .text = *inputs_.codec,
           .samples = *stores_.samples,
+          .upcoming = *stores_.upcoming,
           .probe = probe_,
           .store = *stores_.records,
           .tracker = tracker,
@@ -227,7 +232,7 @@ absl::Status RunCore::Serve(const StepContext& context,
   TANDEM_ASSIGN_OR_RETURN(const std::string project, ServedProject(security));
   RankHolders holders(options_.run_dir);
   registry_.Reserve(holders.Read());
-  ClusterService cluster(registry_, holders, *stores_.samples, probe_,
+  ClusterService cluster(registry_, holders, *stores_.samples, *stores_.upcoming, probe_,
                          MakeWelcome(ConfigForWorkers(*config_, options_), *inputs_.tokenizer),
                          ComputeThreads(*config_), project);
   TandemService api({.control = control_,

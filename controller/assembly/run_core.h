@@ -43,12 +43,15 @@ struct AssemblyOptions;
 struct RunStores {
   std::unique_ptr<RunStore> records;
   std::unique_ptr<SampleStore> samples;
+  std::unique_ptr<SampleStore> upcoming;  // StepContext::upcoming
   CheckpointIndex checkpoints;
   std::shared_ptr<Blackbox> blackbox = nullptr;  // null: none is kept
 };
 
 // Samples are passed through files in the run directory. Errors as SampleStore::Open.
 absl::StatusOr<std::unique_ptr<SampleStore>> OpenSamples(const v1::Config& config);
+// For StepContext::upcoming.
+absl::StatusOr<std::unique_ptr<SampleStore>> OpenUpcomingSamples(const v1::Config& config);
 
 // Order of calls: PlanAhead, MakeContext, Serve, once each.
 class RunCore {

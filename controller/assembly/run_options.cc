@@ -39,12 +39,13 @@ SamplingParams ValidationSampling(const v1::Config& config, const std::vector<in
   return params;
 }
 
-// With partial rollout, predicted savings are not reported: its rounds show the real ones.
+// With partial rollout, predicted savings are not reported: its rounds show the real ones. With
+// trainer.off_policy_steps nobody sees the samples of a batch arrive.
 TailOptions MakeTailOptions(const v1::Config& config) {
   const v1::Partial& partial = config.rollout().partial();
   TailOptions options{.slots = config.rollout().max_num_seqs() * config.cluster().rollouts(),
                       .max_versions = partial.max_versions()};
-  if (PartialEnabled(config)) return options;
+  if (TrainsOlderTokens(config)) return options;
   const int64_t longest = config.data().max_response_length();
   for (const int64_t split : {2, 4}) {
     options.caps.push_back(

@@ -15,6 +15,7 @@
 #include "controller/assembly/run_outputs.h"
 #include "controller/assembly/run_takeover.h"
 #include "controller/generation/generation_mode.h"
+#include "controller/generation/one_step_off.h"
 #include "controller/generation/overlapped_rounds.h"
 #include "controller/generation/round_generation.h"
 #include "controller/generation/whole_generation.h"
@@ -67,6 +68,9 @@ class TrainAssembly final : public Assembly {
 std::unique_ptr<GenerationMode> TrainAssembly::MakeGeneration(const StepContext& context) {
   const TrainOptions& options = core_->options();
   if (!options.partial.enabled) return std::make_unique<WholeGeneration>(context, options);
+  if (options.partial.one_step_off) {
+    return std::make_unique<OneStepOff>(context, options, std::move(rounds_.runner));
+  }
   if (options.partial.overlap) {
     return std::make_unique<OverlappedRounds>(context, options, std::move(rounds_.runner));
   }
@@ -163,6 +167,7 @@ absl::StatusOr<std::unique_ptr<Assembly>> MakeTrainAssembly(const AssemblyOption
   const v1::Config& config = options.config;
   TANDEM_ASSIGN_OR_RETURN(RunInputs inputs, LoadRunInputs(config));
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SampleStore> samples, OpenSamples(config));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SampleStore> upcoming, OpenUpcomingSamples(config));
   TANDEM_ASSIGN_OR_RETURN(CheckpointIndex checkpoints,
                           CheckpointIndex::Open(config.trainer().default_local_dir(),
                                                 config.trainer().max_actor_ckpt_to_keep()));
@@ -199,6 +204,7 @@ absl::StatusOr<std::unique_ptr<Assembly>> MakeTrainAssembly(const AssemblyOption
       std::make_unique<RunCore>(options, std::move(run_id), std::move(inputs), std::move(train),
                                 RunStores{.records = std::move(records),
                                           .samples = std::move(samples),
+                                          .upcoming = std::move(upcoming),
                                           .checkpoints = std::move(checkpoints),
                                           .blackbox = std::move(blackbox)},
                                 MakeCheckPolicy(config.weight_sync()));

@@ -17,7 +17,10 @@ BackgroundGeneration::BackgroundGeneration(BackgroundGenerationParts parts,
       step_(step),
       first_round_(first_round),
       version_(version),
-      thread_("overlap", [this] { status_ = Run(); }) {}
+      thread_("overlap", [this] {
+        status_ = Run();
+        ended_at_ = parts_.clock.Now();
+      }) {}
 
 BackgroundGeneration::~BackgroundGeneration() { Join(); }
 
@@ -29,6 +32,18 @@ void BackgroundGeneration::Join() {
 
 absl::Status BackgroundGeneration::End() {
   Join();
+  return Result();
+}
+
+absl::Status BackgroundGeneration::Finish() {
+  {
+    const OutsideWait wait;
+    thread_.Join();
+  }
+  return Result();
+}
+
+absl::Status BackgroundGeneration::Result() {
   if (std::exchange(unwritten_, false)) status_ = parts_.end_round();
   return absl::IsCancelled(status_) ? absl::OkStatus() : status_;
 }

@@ -1,4 +1,5 @@
-// Generates for later steps while the trainers train on the current one (rollout.partial.overlap).
+// Generates for later steps while the trainers train on the current one (rollout.partial.overlap,
+// trainer.off_policy_steps).
 #pragma once
 
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/base/clock.h"
 #include "common/process/threads.h"
 #include "controller/partial_rollout/buffer/round_spec.h"
 #include "controller/partial_rollout/round_runner.h"
@@ -29,6 +31,7 @@ struct BackgroundGenerationParts {
   std::function<bool()> interrupted;
   // RoundRunner::EndRound, which waits for a disk that refuses the journal; called by End.
   std::function<absl::Status()> end_round;
+  Clock& clock;  // must outlive it
 };
 
 // Runs rounds on a thread of its own from construction until End. The next round begins as soon as
@@ -50,11 +53,18 @@ class BackgroundGeneration {
   // the journal replays runs as far as it did the first time.
   absl::Status End();
 
-  // Counts of the completed rounds. Valid after End.
+  // Waits for the round in progress to end by itself, with the same results as End. Nothing is
+  // generated afterwards.
+  absl::Status Finish();
+
+  // Counts of the completed rounds. Valid after End or Finish.
   const std::vector<RoundCounts>& rounds() const { return rounds_; }
+  // When the last round ended. Valid after End or Finish.
+  Instant ended_at() const { return ended_at_; }
 
  private:
   void Join();
+  absl::Status Result();
   absl::Status Run();
   int64_t next_round() const { return first_round_ + static_cast<int64_t>(rounds_.size()); }
   // False: another round would find nothing to generate, no replica that generates, or a disk that
@@ -69,6 +79,7 @@ class BackgroundGeneration {
   std::vector<RoundCounts> rounds_;
   bool unwritten_ = false;  // a disk refused the journal of the last round
   absl::Status status_;
+  Instant ended_at_;
   NamedThread thread_;
 };
 

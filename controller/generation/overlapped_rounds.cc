@@ -1,6 +1,5 @@
 #include "controller/generation/overlapped_rounds.h"
 
-#include <iterator>
 #include <utility>
 
 #include "controller/generation/round_facts.h"
@@ -28,18 +27,7 @@ std::set<int64_t> OverlappedRounds::DueGroups(const StepBatch& batch) const {
 }
 
 void OverlappedRounds::StartBackground(const StepBatch& batch) {
-  if (batch.is_last) return;
-  const StepContext& run = context();
-  background_ = std::make_unique<BackgroundGeneration>(
-      BackgroundGenerationParts{.runner = runner(),
-                                .limit = limit_,
-                                .draw = draw(),
-                                .replicas = run.fleet.Present(batch.version),
-                                .max_in_flight_samples = run.fleet.max_in_flight_samples(),
-                                .vocab_limit = run.fleet.vocab_limit(),
-                                .interrupted = run.interrupted,
-                                .end_round = [this] { return EndRound(); }},
-      batch.step, rounds(), batch.version);
+  if (!batch.is_last) background_ = StartRounds(batch, limit_);
 }
 
 absl::Status OverlappedRounds::StopBackground(StepBatch& batch) {
@@ -47,15 +35,8 @@ absl::Status OverlappedRounds::StopBackground(StepBatch& batch) {
   // Waiting for samples that may not be interrupted counts as generation time.
   batch.phases.Begin("generate");
   const absl::Status status = background_->End();
-  int64_t tokens = 0;
-  for (RoundCounts round : background_->rounds()) {
-    // Kept out of the step's generated tokens, whose rate is per second of the generation phase.
-    tokens += std::exchange(round.generated_tokens, 0);
-    CountRound(/*is_own_round=*/false, round, batch.facts);
-  }
-  CountBackground(std::ssize(background_->rounds()), tokens, batch.facts);
+  CountBackgroundRounds(*background_, batch);
   background_.reset();
-  ReportNotices();
   return status;
 }
 

@@ -122,6 +122,32 @@ absl::Status RoundGeneration::TakeBatch(StepBatch& batch, int64_t wanted) {
   return absl::OkStatus();
 }
 
+std::unique_ptr<BackgroundGeneration> RoundGeneration::StartRounds(const StepBatch& batch,
+                                                                   const StalenessLimit& limit) {
+  return std::make_unique<BackgroundGeneration>(
+      BackgroundGenerationParts{.runner = runner(),
+                                .limit = limit,
+                                .draw = draw(),
+                                .replicas = context_.fleet.Present(batch.version),
+                                .max_in_flight_samples = context_.fleet.max_in_flight_samples(),
+                                .vocab_limit = context_.fleet.vocab_limit(),
+                                .interrupted = context_.interrupted,
+                                .end_round = [this] { return EndRound(); },
+                                .clock = context_.clock},
+      batch.step, rounds(), batch.version);
+}
+
+void RoundGeneration::CountBackgroundRounds(const BackgroundGeneration& ended, StepBatch& batch) {
+  int64_t tokens = 0;
+  for (RoundCounts round : ended.rounds()) {
+    // Kept out of the step's generated tokens, whose rate is per second of the generation phase.
+    tokens += std::exchange(round.generated_tokens, 0);
+    CountRound(/*is_own_round=*/false, round, batch.facts);
+  }
+  CountBackground(std::ssize(ended.rounds()), tokens, batch.facts);
+  ReportNotices();
+}
+
 absl::Status RoundGeneration::Restore(const std::string& checkpoint, int64_t step) {
   const auto row = [this](uint64_t data_row) { return context_.prompts.Row(data_row); };
   return runner_->buffer().Load(checkpoint, row, step);

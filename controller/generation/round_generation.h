@@ -10,14 +10,16 @@
 #include <utility>
 #include <vector>
 
+#include "controller/generation/background_generation.h"
 #include "controller/generation/generation_mode.h"
+#include "controller/partial_rollout/buffer/round_spec.h"
 #include "controller/partial_rollout/round_runner.h"
 #include "controller/step/step_context.h"
 #include "controller/step/train_options.h"
 
 namespace tandem {
 
-// Nothing is generated while the trainers train; OverlappedRounds does that.
+// Nothing is generated while the trainers train; OverlappedRounds and OneStepOff do that.
 class RoundGeneration : public GenerationMode {
  public:
   // `context` and `options` must outlive it.
@@ -56,6 +58,14 @@ class RoundGeneration : public GenerationMode {
   // RoundRunner::EndRound, which waits for its disk where that refuses the journal. For the train
   // loop's thread.
   absl::Status EndRound();
+  // One round of the buffer's unfinished groups and, in the same dispatch, of `others`, for a step
+  // that lacks `wanted` groups.
+  absl::Status RunRound(StepBatch& batch, int64_t wanted, std::vector<GroupRequest> others);
+  // Rounds on a thread of their own, by the step's weights, as far as `limit` admits groups.
+  std::unique_ptr<BackgroundGeneration> StartRounds(const StepBatch& batch,
+                                                    const StalenessLimit& limit);
+  // Adds to the step's metrics what has ended, and reports its notices.
+  void CountBackgroundRounds(const BackgroundGeneration& ended, StepBatch& batch);
 
  private:
   // The number of fresh groups that may be admitted to the buffer now, where the step has taken
@@ -64,9 +74,6 @@ class RoundGeneration : public GenerationMode {
   // The groups that the step waits for: RoundSpec::due_groups of its own rounds.
   virtual std::set<int64_t> DueGroups(const StepBatch& /*batch*/) const { return {}; }
 
-  // One round of the buffer's unfinished groups and, in the same dispatch, of `others`, for a step
-  // that lacks `wanted` groups.
-  absl::Status RunRound(StepBatch& batch, int64_t wanted, std::vector<GroupRequest> others);
   absl::Status Dispatch(StepBatch& batch, std::vector<GroupRequest> groups);
   absl::Status TakeBatch(StepBatch& batch, int64_t wanted);
 

@@ -34,7 +34,8 @@ int64_t DefaultMaxRounds(const PartialOptions& options) {
 
 PartialOptions MakePartialOptions(const v1::Config& config) {
   const v1::Partial& keys = config.rollout().partial();
-  PartialOptions options{.enabled = PartialEnabled(config),
+  const bool one_step_off = config.trainer().off_policy_steps() > 0;
+  PartialOptions options{.enabled = PartialEnabled(config) || one_step_off,
                          .cap = PartialCap(config),
                          .until_groups = keys.until_groups(),
                          .round_seconds = keys.round_seconds(),
@@ -43,6 +44,7 @@ PartialOptions MakePartialOptions(const v1::Config& config) {
                          .max_rounds_without_batch = keys.max_rounds_without_batch(),
                          .overlap = keys.overlap(),
                          .max_staleness = keys.max_staleness(),
+                         .one_step_off = one_step_off,
                          .train_batch_size = config.data().train_batch_size(),
                          .response_length = config.data().max_response_length()};
   const int64_t mini_batch = config.actor().ppo_mini_batch_size() > 0

@@ -10,7 +10,9 @@ class Config;
 }
 
 struct PartialOptions {
-  bool enabled = false;          // any of cap, until_groups, round_seconds and overlap is set
+  // Groups wait in the rollout buffer: any of cap, until_groups, round_seconds, overlap and
+  // one_step_off is set.
+  bool enabled = false;
   int64_t cap = 0;               // response tokens of a sample in one round; 0: none
   int64_t until_groups = 0;      // complete groups that end a round; 0: it waits for all
   double round_seconds = 0;      // after which a round ends; 0: no limit
@@ -23,6 +25,7 @@ struct PartialOptions {
   // updates_per_step weight versions.
   int64_t max_staleness = 1;
   int64_t updates_per_step = 1;
+  bool one_step_off = false;  // trainer.off_policy_steps: OneStepOffGeneration
 
   // Settings of the run that FreshPrompts uses.
   int64_t train_batch_size = 0;

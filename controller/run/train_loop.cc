@@ -36,7 +36,11 @@ TrainLoop::TrainLoop(const StepContext& context,
       control_(control),
       recovery_(context_, options_),
       saver_(context_, options_, position_),
-      training_(context_, options_, &position_, saver_),
+      training_(context_,
+                options_,
+                &position_,
+                saver_,
+                [this](StepBatch& batch) { return modes_.generation->BeforeUpdate(batch); }),
       weights_(context_, options_, position_, recovery_),
       length_(options_.limit, options_.total_steps),
       validation_(context_, options_, position_, control_, length_),
@@ -209,13 +213,14 @@ absl::Status TrainLoop::ComputeAllLogProbs(StepBatch& batch) {
   PlanMiniBatches(options_, batch.step, 0, context_.pool.topology().trainers, context_.samples);
   if (options_.recompute_old_log_probs) {
     batch.phases.Begin("old_log_prob");
-    TANDEM_ASSIGN_OR_RETURN(batch.comparisons,
-                            ComputeLogProbs(context_.pool, ScoredPolicy::kCurrent, batch));
+    TANDEM_ASSIGN_OR_RETURN(
+        batch.comparisons,
+        ComputeLogProbs(context_.pool, ScoredPolicy::kCurrent, batch.step, batch));
   }
   if (options_.need_reference) {
     batch.phases.Begin("reference");
     TANDEM_RETURN_IF_ERROR(
-        ComputeLogProbs(context_.pool, ScoredPolicy::kReference, batch).status());
+        ComputeLogProbs(context_.pool, ScoredPolicy::kReference, batch.step, batch).status());
   }
   return absl::OkStatus();
 }

@@ -40,7 +40,8 @@ absl::Status WeightPhases::CompareProbe(StepBatch& batch) {
   // scored one set at a time to save trainer memory.
   for (int attempt = 0; attempt < context_.probe.attempts(); ++attempt) {
     context_.probe.SelectAttempt(attempt);
-    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, ScoredPolicy::kProbe, batch).status());
+    TANDEM_RETURN_IF_ERROR(
+        ComputeLogProbs(context_.pool, ScoredPolicy::kProbe, batch.step, batch).status());
   }
   TANDEM_ASSIGN_OR_RETURN(const int64_t tokens, context_.probe.Compare());
   LogInfo("probe: {} of {} token log-probs identical", tokens, tokens);

@@ -30,6 +30,7 @@ struct StepContext {
   RewardFunction& reward;
   const PromptCodec& text;
   SampleStore& samples;
+  SampleStore& upcoming;  // the next step's samples, where they are generated during this one
   ParityProbe& probe;
   RunStore& store;
   Tracker& tracker;

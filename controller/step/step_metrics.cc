@@ -86,6 +86,9 @@ void AddTimes(MetricMap& metrics,
   const double compare = phases.Seconds("compare");
   if (recompute > 0) metrics["timing_s/old_log_prob"] = recompute;
   if (compare > 0) metrics["timing_s/compare_log_probs"] = compare;
+  if (const double waited = phases.Seconds("wait_generate"); waited > 0) {
+    metrics["timing_s/wait_generate"] = waited;
+  }
   if (reference > 0) metrics["timing_s/ref"] = reference;
   const double generating = facts.generation_seconds.value_or(phases.Seconds("generate"));
   if (generated > 0) metrics["timing_per_token_ms/gen"] = 1e3 * generating / generated;

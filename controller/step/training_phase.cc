@@ -33,9 +33,10 @@ int64_t ComparableTokens(const SampleStore& samples, int64_t version, int64_t mi
 
 absl::StatusOr<std::vector<ReportedComparison>> ComputeLogProbs(WorkerPool& pool,
                                                                 ScoredPolicy policy,
+                                                                int64_t step,
                                                                 StepBatch& batch) {
   const auto compute = [&](TrainerClient& trainer, int, Done<LogProbsReply> done) {
-    trainer.ComputeLogProbs(batch.step, policy, std::move(done));
+    trainer.ComputeLogProbs(step, policy, std::move(done));
   };
   TANDEM_ASSIGN_OR_RETURN(auto replies, CallAllTrainers<LogProbsReply>(pool, compute));
   std::vector<ReportedComparison> comparisons;
@@ -82,6 +83,7 @@ absl::Status TrainingPhase::Run(StepBatch& batch) {
                                                        batch.comparisons.empty(),
                                   .first_update = first,
                                   .log_probs_compared = !batch.comparisons.empty()})));
+      if (first) TANDEM_RETURN_IF_ERROR(saver_.SaveIfDataLoss(batch, CompareUpcoming(batch)));
       // A step can be dropped up to here: the optimizer changes the weights.
       if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted(context_));
       TANDEM_RETURN_IF_ERROR(OptimizerStep(batch, share));
@@ -122,7 +124,7 @@ absl::Status TrainingPhase::ForwardBackward(StepBatch& batch,
     std::vector<ReportedComparison> comparisons;
     for (const ForwardBackwardReply& result : results) comparisons.push_back(result.comparison);
     const int64_t expected = ComparableTokens(context_.samples, batch.version, command.mini_batch);
-    TANDEM_RETURN_IF_ERROR(CompareLogProbs(batch, comparisons, expected));
+    TANDEM_RETURN_IF_ERROR(CompareLogProbs(batch, comparisons, expected, batch.step));
   }
   return CountRejected(batch, results.front().metrics, command.mini_batches);
 }
@@ -162,16 +164,29 @@ absl::Status TrainingPhase::CompareBatch(StepBatch& batch) {
     if (!in_part || !options_.compare_all_log_probs || expected == 0) return absl::OkStatus();
     TANDEM_RETURN_IF_ERROR(CheckInterrupted(context_));
     batch.phases.Begin("compare");
-    TANDEM_ASSIGN_OR_RETURN(batch.comparisons,
-                            ComputeLogProbs(context_.pool, ScoredPolicy::kCompared, batch));
+    TANDEM_ASSIGN_OR_RETURN(
+        batch.comparisons,
+        ComputeLogProbs(context_.pool, ScoredPolicy::kCompared, batch.step, batch));
   }
-  return CompareLogProbs(batch, batch.comparisons, expected);
+  return CompareLogProbs(batch, batch.comparisons, expected, batch.step);
+}
+
+absl::Status TrainingPhase::CompareUpcoming(StepBatch& batch) {
+  TANDEM_ASSIGN_OR_RETURN(SampleStore* const upcoming, before_update_(batch));
+  if (upcoming == nullptr || !options_.compare_log_probs) return absl::OkStatus();
+  const int64_t step = batch.step + 1;
+  PlanMiniBatches(options_, step, 0, context_.pool.topology().trainers, *upcoming);
+  batch.phases.Begin("compare");
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<ReportedComparison> comparisons,
+                          ComputeLogProbs(context_.pool, ScoredPolicy::kCompared, step, batch));
+  return CompareLogProbs(batch, comparisons, ComparableTokens(*upcoming, batch.version, -1), step);
 }
 
 absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,
                                             const std::vector<ReportedComparison>& results,
-                                            int64_t expected) {
-  LogProbSummary& comparison = batch.facts.log_probs;
+                                            int64_t expected,
+                                            int64_t step) {
+  LogProbSummary comparison;
   ProbabilityComparison probabilities;
   double sum = 0;
   std::string differing;
@@ -194,7 +209,8 @@ absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,
   if (comparison.compared > 0) {
     comparison.mean_abs_difference = sum / static_cast<double>(comparison.compared);
   }
-  context_.progress.OnLogProbs(batch.step, comparison);
+  batch.facts.log_probs.Join(comparison);
+  context_.progress.OnLogProbs(batch.step, batch.facts.log_probs);
   // With recomputed log-probs, CorrectRollout has compared the complete step, not one mini-batch
   // alone.
   if (probabilities.tokens > 0 && !options_.recompute_old_log_probs) {
@@ -206,7 +222,7 @@ absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,
                       "weights of version {} sampled {} tokens that are trained: tokens that "
                       "nobody compared may be wrong without notice. This is a defect of Tandem: "
                       "report it with the saved step",
-                      batch.step, comparison.compared, batch.version, expected);
+                      step, comparison.compared, batch.version, expected);
   }
   // With a rollout correction, differences are expected.
   if (comparison.identical == comparison.compared || options_.correction.enabled()) {
@@ -218,8 +234,8 @@ absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,
                     "batch inspect shows the saved step, tandemctl parity --model DIR on every "
                     "machine whether its kernels agree; workers on CPUs of different instruction "
                     "sets need the same TANDEM_CPU_ISA. Largest differences:{}",
-                    batch.step, comparison.identical, comparison.compared,
-                    comparison.max_abs_difference, differing);
+                    step, comparison.identical, comparison.compared, comparison.max_abs_difference,
+                    differing);
 }
 
 absl::Status TrainingPhase::RecordSkippedUpdate(StepBatch& batch,

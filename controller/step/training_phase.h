@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -14,19 +16,29 @@
 #include "controller/step/step_batch.h"
 #include "controller/step/step_context.h"
 #include "controller/step/train_options.h"
+#include "controller/store/sample_store.h"
 #include "controller/workers/trainer_client.h"
 
 namespace tandem {
 
 class TrainingPhase {
  public:
+  // Called before the first update of a step. Returns samples of the next step that the present
+  // weights generated, which are compared with them, or null.
+  using BeforeUpdate = std::function<absl::StatusOr<SampleStore*>(StepBatch& batch)>;
+
   // All arguments must outlive the phase, which raises the weight version in `position` with every
   // update and maintains its count of skipped updates.
   TrainingPhase(const StepContext& context,
                 const TrainOptions& options,
                 RunPosition* position,
-                BatchSaver& saver)
-      : context_(context), options_(options), position_(*position), saver_(saver) {}
+                BatchSaver& saver,
+                BeforeUpdate before_update)
+      : context_(context),
+        options_(options),
+        position_(*position),
+        saver_(saver),
+        before_update_(std::move(before_update)) {}
 
   // Cancelled: interrupted before the weights changed. DataLoss, with the step saved: log-probs of
   // rollout and trainer differ or were not all compared, or too many consecutive updates had no
@@ -44,10 +56,13 @@ class TrainingPhase {
   // the first mini-batch is only a part of the batch. Else the first mini-batch's training pass
   // compares.
   absl::Status CompareBatch(StepBatch& batch);
-  // `expected`: the number of tokens that the ranks should have compared.
+  // Compares all that the present weights have generated for the next step.
+  absl::Status CompareUpcoming(StepBatch& batch);
+  // `expected`: the number of tokens that the ranks should have compared. `step` trains them.
   absl::Status CompareLogProbs(StepBatch& batch,
                                const std::vector<ReportedComparison>& results,
-                               int64_t expected);
+                               int64_t expected,
+                               int64_t step);
   // Counts an update that the trainers skipped. DataLoss, with the step saved: max_skipped_steps
   // updates in a row were skipped.
   absl::Status RecordSkippedUpdate(StepBatch& batch, const OptimizerStepReply& result);
@@ -62,12 +77,15 @@ class TrainingPhase {
   const TrainOptions& options_;
   RunPosition& position_;
   BatchSaver& saver_;
+  const BeforeUpdate before_update_;
 };
 
-// Makes all trainers compute log-probs of the step's samples under `policy`, within the running
-// phase. Returns their comparisons with the rollout, by rank.
+// Makes all trainers compute log-probs of the samples of `step`, which is the batch's or the next
+// one, under `policy`, within the running phase. Returns their comparisons with the rollout, by
+// rank.
 absl::StatusOr<std::vector<ReportedComparison>> ComputeLogProbs(WorkerPool& pool,
                                                                 ScoredPolicy policy,
+                                                                int64_t step,
                                                                 StepBatch& batch);
 
 // Cancelled: the run is to stop without waiting for the end of the step.

@@ -1,6 +1,7 @@
 // The events of a run that are shown at the terminal.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,6 +20,19 @@ struct LogProbSummary {
   int64_t identical = 0;
   double max_abs_difference = 0;
   double mean_abs_difference = 0;
+
+  // Adds other tokens.
+  void Join(const LogProbSummary& other) {
+    if (other.compared == 0) return;
+    const auto sum = [](const LogProbSummary& part) {
+      return part.mean_abs_difference * static_cast<double>(part.compared);
+    };
+    mean_abs_difference =
+        (sum(*this) + sum(other)) / static_cast<double>(compared + other.compared);
+    compared += other.compared;
+    identical += other.identical;
+    max_abs_difference = std::max(max_abs_difference, other.max_abs_difference);
+  }
 };
 
 // What is shown of a step beside its record.

@@ -12,6 +12,7 @@
 
 #include "common/base/status.h"
 #include "common/net/protocol.h"
+#include "controller/generation/one_step_off.h"
 #include "controller/generation/overlapped_rounds.h"
 #include "controller/generation/round_generation.h"
 #include "controller/generation/whole_generation.h"
@@ -255,6 +256,7 @@ class FakeRun {
     auto opened = CheckpointIndex::Open(dir.path() / "checkpoints", 0);
     checkpoints = std::make_unique<CheckpointIndex>(*std::move(opened));
     samples = *SampleStore::Open(dir.path() / "samples", 0);
+    upcoming = *SampleStore::Open(dir.path() / "samples/upcoming", 1);
     fleet = std::make_unique<RolloutFleet>(pool, weights, budget, progress, fleet_options);
     parts = std::make_unique<StepContext>(Parts());
     RunModes modes{.generation = MakeGenerationMode(), .placement = placement};
@@ -276,6 +278,9 @@ class FakeRun {
                                         .sampling = options.sampling});
     auto runner = std::make_unique<RoundRunner>(options.partial, std::move(buffer),
                                                 std::move(round_journal), clock);
+    if (options.partial.one_step_off) {
+      return std::make_unique<OneStepOff>(*parts, options, std::move(runner));
+    }
     if (options.partial.overlap) {
       return std::make_unique<OverlappedRounds>(*parts, options, std::move(runner));
     }
@@ -291,6 +296,7 @@ class FakeRun {
             .reward = reward,
             .text = text,
             .samples = *samples,
+            .upcoming = *upcoming,
             .probe = probe,
             .store = *used_store,
             .tracker = tracker,
@@ -326,10 +332,12 @@ class FakeRun {
   CallJournal journal;
   ForwardBackwardReply forward;  // of every rank; its comparison also that of a scoring pass
   int64_t differing = 0;         // log-probs of a comparison, of every rank
-  // The tokens that a rank compares of a mini-batch (-1: of the batch): all that the step's weights
-  // sampled, unless a test says otherwise.
-  std::function<int64_t(int64_t mini_batch, int rank)> comparable =
-      [this](int64_t mini_batch, int rank) { return Comparable(mini_batch, rank); };
+  // The tokens that a rank compares of a mini-batch (-1: of the batch): all that the present
+  // weights sampled, unless a test says otherwise.
+  std::function<int64_t(int64_t step, int64_t mini_batch, int rank)> comparable =
+      [this](int64_t step, int64_t mini_batch, int rank) {
+        return Comparable(step, mini_batch, rank);
+      };
   WeightCheckResult check{.expected = 3, .checked = 3};  // of every rollout
   std::set<int64_t> skipped_versions;                    // that the trainers make without an update
   float first_log_prob = -1.0f;                          // of every sample
@@ -366,6 +374,7 @@ class FakeRun {
   std::function<std::shared_ptr<RolloutClient>(int rank, int64_t incarnation)> make_rollout;
   std::unique_ptr<CheckpointIndex> checkpoints;
   std::unique_ptr<SampleStore> samples;
+  std::unique_ptr<SampleStore> upcoming;
   std::unique_ptr<RolloutFleet> fleet;
   std::unique_ptr<StepContext> parts;
   const RoundGeneration* rounds = nullptr;  // the loop's, with options.partial
@@ -373,11 +382,13 @@ class FakeRun {
   std::unique_ptr<TrainLoop> loop;
 
  private:
-  int64_t Comparable(int64_t mini_batch, int rank) const {
+  int64_t Comparable(int64_t step, int64_t mini_batch, int rank) const {
     int64_t tokens = 0;
-    for (const SampleMeta& meta : samples->Metas()) {
-      if (meta.rank != rank || (mini_batch >= 0 && meta.mini_batch != mini_batch)) continue;
-      const Sample sample = *samples->Read(meta.sample_id);
+    const bool ahead = !samples->Assigned(step, mini_batch, rank).ok();
+    const SampleStore& assigned = ahead ? *upcoming : *samples;
+    const std::vector<uint64_t> ids = assigned.Assigned(step, mini_batch, rank).value();
+    for (const uint64_t id : ids) {
+      const Sample sample = assigned.Read(id).value();
       for (const int64_t version : sample.versions) {
         tokens += version == loop->position().version ? 1 : 0;
       }

@@ -73,9 +73,9 @@ class FakeTrainerClient : public TrainerClient {
 
   static constexpr int64_t kCheckPeak = 60, kSavePeak = 70;  // bytes, in their reports
   std::function<void(int64_t step, int rank)> on_probe;      // sends log-probs
-  // The tokens of this rank that a mini-batch (-1: the batch) has to compare, and how many of them
-  // differ.
-  std::function<int64_t(int64_t mini_batch, int rank)> comparable;
+  // The tokens of this rank that a mini-batch (-1: the batch) of a step has to compare, and how
+  // many of them differ.
+  std::function<int64_t(int64_t step, int64_t mini_batch, int rank)> comparable;
   int64_t differing = 0;
   std::function<void(StatusDone)> on_sync;  // ends a sync, now or later
   std::function<void()> on_cancel;
@@ -95,7 +95,7 @@ class FakeTrainerClient : public TrainerClient {
                           : command.compare_log_probs ? ", compare"
                                                       : ", fresh")));
     ForwardBackwardReply result = forward_;
-    if (command.compare_log_probs) Compare(command.mini_batch, result.comparison);
+    if (command.compare_log_probs) Compare(command.step, command.mini_batch, result.comparison);
     if (on_forward_backward) on_forward_backward(command, result);
     return result;
   }
@@ -115,7 +115,7 @@ class FakeTrainerClient : public TrainerClient {
     if (policy == ScoredPolicy::kProbe && on_probe) on_probe(step, rank_);
     LogProbsReply reply{.comparison = forward_.comparison};
     if (policy == ScoredPolicy::kCurrent || policy == ScoredPolicy::kCompared) {
-      Compare(-1, reply.comparison);
+      Compare(step, -1, reply.comparison);
     }
     return reply;
   }
@@ -131,8 +131,8 @@ class FakeTrainerClient : public TrainerClient {
     return SaveReply{.bytes = 5,
                      .report = {.phase = "save", .ledger = {.memory_peak_bytes = kSavePeak}}};
   }
-  void Compare(int64_t mini_batch, ReportedComparison& comparison) const {
-    comparison.compared_tokens = comparable ? comparable(mini_batch, rank_) : 0;
+  void Compare(int64_t step, int64_t mini_batch, ReportedComparison& comparison) const {
+    comparison.compared_tokens = comparable ? comparable(step, mini_batch, rank_) : 0;
     comparison.identical_tokens = comparison.compared_tokens - differing;
   }
 

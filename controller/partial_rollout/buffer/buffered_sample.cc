@@ -1,13 +1,32 @@
 #include "controller/partial_rollout/buffer/buffered_sample.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/base/status.h"
+
 namespace tandem {
+namespace {
+
+// The segments that a rollout would report: the prompt, then one for each weight version.
+std::vector<Segment> MakeSegments(int64_t prompt_tokens, const std::vector<VersionRun>& versions) {
+  std::vector<Segment> segments = {{.begin = 0, .length = prompt_tokens}};
+  for (const VersionRun& run : versions) {
+    segments.push_back({.begin = segments.back().begin + segments.back().length,
+                        .length = run.tokens,
+                        .trained = true,
+                        .weight_version = run.version});
+  }
+  return segments;
+}
+
+}  // namespace
 
 int64_t BufferedSample::tokens() const {
   return std::accumulate(versions.begin(), versions.end(), int64_t{0},
@@ -30,6 +49,24 @@ int64_t BufferedGroup::oldest_version() const {
     if (!sample.versions.empty()) oldest = std::min(oldest, sample.versions.front().version);
   }
   return oldest;
+}
+
+absl::StatusOr<Sample> ReadSample(const TokenFile& file, const BufferedGroup& group, size_t index) {
+  const BufferedSample& known = group.samples[index];
+  TANDEM_ASSIGN_OR_RETURN(TokenArrays arrays,
+                          file.Read(known.offset, known.tokens(), known.log_probs));
+  Sample sample{.sample_id = known.sample_id,
+                .index = static_cast<int64_t>(index),
+                .tokens = group.prompt->tokens,
+                .prompt_tokens = std::ssize(group.prompt->tokens),
+                .log_probs = std::move(arrays.log_probs),
+                .versions = PerToken(known.versions),
+                .finish_reason = known.finish,
+                .temperature = known.temperature,
+                .off_support = known.off_support};
+  sample.tokens.insert(sample.tokens.end(), arrays.tokens.begin(), arrays.tokens.end());
+  sample.segments = MakeSegments(sample.prompt_tokens, known.versions);
+  return sample;
 }
 
 std::vector<VersionRun> ToVersionRuns(const std::vector<int64_t>& versions) {

@@ -1,11 +1,14 @@
 // What the rollout buffer keeps in memory of a sample: everything but its token arrays.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <absl/status/statusor.h>
 
 #include "common/types/sample.h"
 #include "controller/data/prompt.h"
@@ -70,6 +73,10 @@ struct BufferedGroup {
   // The oldest weight version of its tokens; the largest int64_t if it has none.
   int64_t oldest_version() const;
 };
+
+// The sample at `index` of the group with its arrays from `file`, as far as it is generated. Its
+// `group` is not set. Errors as TokenFile::Read.
+absl::StatusOr<Sample> ReadSample(const TokenFile& file, const BufferedGroup& group, size_t index);
 
 struct BufferState {
   std::map<int64_t, BufferedGroup> groups;  // by number, in the order in which they were drawn

@@ -1,6 +1,7 @@
 #include "controller/partial_rollout/buffer/resume_check.h"
 
 #include <iterator>
+#include <set>
 #include <vector>
 
 #include <fmt/ranges.h>
@@ -121,12 +122,31 @@ absl::Status CheckNoBuffer(const std::string& checkpoint) {
   TANDEM_ASSIGN_OR_RETURN(const std::optional<SavedBuffer> saved, ReadSavedBuffer(checkpoint));
   if (!saved || saved->groups.empty()) return absl::OkStatus();
   return FailedPrecondition(
-      "{} holds {} groups that are not trained yet, and partial rollout is off, which would lose "
-      "them: give rollout.partial the keys that the run had, or "
+      "{} holds {} groups that are not trained yet, and partial rollout and "
+      "trainer.off_policy_steps are off, which would lose them: give the keys that the run had, or "
       "rollout.partial.max_tokens_per_round={}, which interrupts nothing and trains them first, "
       "and can be removed once partial/carried_groups and partial/whole_groups_left are 0; or "
       "start over with trainer.resume_mode=disable, which keeps the old checkpoints aside",
       saved->folder, saved->groups.size(), saved->response_length);
+}
+
+absl::Status CheckWholeGroups(const SavedBuffer& saved) {
+  std::set<int64_t> versions;
+  int64_t unfinished = 0;
+  for (const auto& [number, group] : saved.groups) {
+    unfinished += group.complete() ? 0 : 1;
+    for (const BufferedSample& sample : group.samples) {
+      for (const VersionRun& run : sample.versions) versions.insert(run.version);
+    }
+  }
+  if (unfinished == 0 && versions.size() <= 1) return absl::OkStatus();
+  return FailedPrecondition(
+      "{} holds {} groups that partial rollout has left, {} of them unfinished, with tokens of {} "
+      "weight versions, and trainer.off_policy_steps=1 trains whole groups of one version: "
+      "continue "
+      "with the keys of rollout.partial and without off_policy_steps, or start over with "
+      "trainer.resume_mode=disable, which keeps the old checkpoints aside",
+      saved.folder, saved.groups.size(), unfinished, versions.size());
 }
 
 }  // namespace tandem

@@ -31,4 +31,8 @@ absl::StatusOr<std::optional<SavedBuffer>> ReadFittingBuffer(const std::string& 
 // rollout off, which would drop them. OK: it has none.
 absl::Status CheckNoBuffer(const std::string& checkpoint);
 
+// FailedPrecondition: a group is unfinished or has tokens of several weight versions, as partial
+// rollout leaves them, and trainer.off_policy_steps carries whole groups of one version.
+absl::Status CheckWholeGroups(const SavedBuffer& saved);
+
 }  // namespace tandem

@@ -15,18 +15,6 @@ namespace {
 using RowKey = std::pair<uint64_t, uint64_t>;
 RowKey KeyOf(const Prompt& prompt) { return {prompt.epoch, prompt.data_row}; }
 
-// The segments that a rollout would report: the prompt, then one for each weight version.
-std::vector<Segment> MakeSegments(int64_t prompt_tokens, const std::vector<VersionRun>& versions) {
-  std::vector<Segment> segments = {{.begin = 0, .length = prompt_tokens}};
-  for (const VersionRun& run : versions) {
-    segments.push_back({.begin = segments.back().begin + segments.back().length,
-                        .length = run.tokens,
-                        .trained = true,
-                        .weight_version = run.version});
-  }
-  return segments;
-}
-
 }  // namespace
 
 std::string BufferCounts::Text() const {
@@ -124,24 +112,6 @@ BufferCounts RolloutBuffer::Counts() const {
   return counts;
 }
 
-absl::StatusOr<Sample> RolloutBuffer::ReadSample(const BufferedGroup& group, size_t index) const {
-  const BufferedSample& known = group.samples[index];
-  TANDEM_ASSIGN_OR_RETURN(TokenArrays arrays,
-                          state_.file->Read(known.offset, known.tokens(), known.log_probs));
-  Sample sample{.sample_id = known.sample_id,
-                .index = static_cast<int64_t>(index),
-                .tokens = group.prompt->tokens,
-                .prompt_tokens = std::ssize(group.prompt->tokens),
-                .log_probs = std::move(arrays.log_probs),
-                .versions = PerToken(known.versions),
-                .finish_reason = known.finish,
-                .temperature = known.temperature,
-                .off_support = known.off_support};
-  sample.tokens.insert(sample.tokens.end(), arrays.tokens.begin(), arrays.tokens.end());
-  sample.segments = MakeSegments(sample.prompt_tokens, known.versions);
-  return sample;
-}
-
 absl::StatusOr<TakenGroups> RolloutBuffer::Take(
     int64_t n, const std::function<absl::Status(int64_t position, Sample sample)>& on_sample) {
   if (const BufferCounts counts = Counts(); counts.complete < n) {
@@ -152,7 +122,7 @@ absl::StatusOr<TakenGroups> RolloutBuffer::Take(
   for (int64_t position = 0; position < n; ++position) {
     const BufferedGroup& group = state_.groups.at(leaving[static_cast<size_t>(position)]);
     for (size_t i = 0; i < group.samples.size(); ++i) {
-      TANDEM_ASSIGN_OR_RETURN(Sample sample, ReadSample(group, i));
+      TANDEM_ASSIGN_OR_RETURN(Sample sample, ReadSample(*state_.file, group, i));
       sample.group = position;
       ++taken.samples;
       taken.partial_samples += group.samples[i].versions.size() > 1 ? 1 : 0;

@@ -116,7 +116,6 @@ class RolloutBuffer {
   // The numbers of the `n` complete groups that Take takes, in the order in which they were drawn.
   std::vector<int64_t> OldestComplete(int64_t n) const;
   absl::Status CheckPrompt(const Prompt& prompt) const;
-  absl::StatusOr<Sample> ReadSample(const BufferedGroup& group, size_t index) const;
   // A new token file with the groups of `saved`.
   absl::StatusOr<BufferState> Import(SavedBuffer saved) const;
 

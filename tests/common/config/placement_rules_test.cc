@@ -122,14 +122,24 @@ TEST_CASE("workers of a role share the cores, and all workers where both roles w
   REQUIRE(ComputeThreadsOf(taking_turns, 2, 16) == 8);
   REQUIRE(ComputeThreadsOf(taking_turns, 6, 16) == 2);
   REQUIRE(ComputeThreadsOf(taking_turns, 6, 2) == 1);
-  const v1::Config at_once = [&] {
+  for (const char* at_once : {"rollout.partial.overlap=true", "trainer.off_policy_steps=1"}) {
+    INFO(at_once);
     std::vector<std::string> overrides = apart;
-    overrides.insert(overrides.end(), {"rollout.partial.overlap=true"});
-    return Valid(overrides);
-  }();
-  REQUIRE(ComputeThreadsOf(at_once, 2, 16) == 2);
-  REQUIRE(ComputeThreadsOf(at_once, 6, 16) == 2);
+    overrides.push_back(at_once);
+    REQUIRE(ComputeThreadsOf(Valid(overrides), 2, 16) == 2);
+    REQUIRE(ComputeThreadsOf(Valid(overrides), 6, 16) == 2);
+  }
   REQUIRE(ComputeThreadsOf(Valid({"cluster.compute_threads=5"}), 1, 2) == 5);
+}
+
+TEST_CASE("one step off needs devices for both roles, and whole samples") {
+  const std::string one_step = "trainer.off_policy_steps=1", apart = "cluster.hybrid_engine=false";
+  REQUIRE(PlacementProblem({one_step, apart}).empty());
+  REQUIRE(Has(PlacementProblem({one_step}), "with cluster.hybrid_engine=true both take turns"));
+  REQUIRE(Has(PlacementProblem({one_step, apart, "rollout.partial.overlap=true"}),
+              "rollout.partial interrupts samples"));
+  REQUIRE(Has(PlacementProblem({one_step, apart, "rollout.partial.max_tokens_per_round=8"}),
+              "leave one of the two out"));
 }
 
 TEST_CASE("probe limits count the samples of all rollouts that a trainer scores") {

@@ -77,6 +77,10 @@ TEST_CASE("advantage estimators that lack an input are refused with the names th
   REQUIRE(problem.find("there is no critic yet") != std::string::npos);
   REQUIRE(problem.find("runs can use gdpo, gpg, grpo, grpo_vectorized") != std::string::npos);
   REQUIRE(Checked({"algorithm.adv_estimator=remax", "rollout.n=1"}).problem.empty());
+  REQUIRE(Has(Checked({"algorithm.adv_estimator=remax", "cluster.hybrid_engine=false",
+                       "trainer.off_policy_steps=1"})
+                  .problem,
+              "or leave these keys out"));
   for (const std::string name : {"optimal_token_baseline", "tir_optimal_token_baseline"}) {
     const std::string estimator = "algorithm.adv_estimator=" + name;
     REQUIRE(Checked({estimator}).problem.find("recompute: set it") != std::string::npos);

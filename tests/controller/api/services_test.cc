@@ -138,7 +138,7 @@ TEST_CASE("ClusterService streams a rank's samples in messages below 4 MiB", "[s
   REQUIRE(samples->BeginStep(3).ok());
   for (uint64_t id = 20; id > 0; --id) REQUIRE(samples->Put(LongSample(id, 50'000), 1).ok());
   RankHolders holders(run.dir.path());
-  ClusterService service(run.registry, holders, *samples, run.probe, {}, {}, "");
+  ClusterService service(run.registry, holders, *samples, *run.upcoming, run.probe, {}, {}, "");
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
   const auto server = *RpcServer::Start(address, {&service}, {});
   const auto stub = v1::ClusterService::NewStub(*MakeChannel(address));
@@ -186,7 +186,8 @@ TEST_CASE("Workers join through ClusterService and are told to stop", "[services
   welcome.set_vocab_limit(260);
   welcome.mutable_config()->mutable_cluster()->set_heartbeat_seconds(0.01);
   RankHolders holders(run.dir.path());
-  ClusterService service(run.registry, holders, *samples, run.probe, welcome, {}, "");
+  ClusterService service(run.registry, holders, *samples, *run.upcoming, run.probe, welcome, {},
+                         "");
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
   const auto server = *RpcServer::Start(address, {&service}, {});
   const WorkerKey rollout{WorkerRole::kRollout, 0};
@@ -223,7 +224,7 @@ TEST_CASE("What a worker's engine is at comes with its heartbeats, and users see
   testing::FakeRun run(1);
   const auto samples = *SampleStore::Open(run.dir.path() / "samples", 0);
   RankHolders holders(run.dir.path());
-  ClusterService service(run.registry, holders, *samples, run.probe, {}, {}, "");
+  ClusterService service(run.registry, holders, *samples, *run.upcoming, run.probe, {}, {}, "");
   v1::HeartbeatRequest beat;
   beat.mutable_worker()->set_role(v1::ROLE_ROLLOUT);
   beat.mutable_worker()->set_incarnation(run.registry.Find({WorkerRole::kRollout, 0})->incarnation);

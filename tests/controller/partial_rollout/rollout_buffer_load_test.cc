@@ -136,10 +136,22 @@ TEST_CASE("A run with partial rollout off does not lose a buffer without a word"
   const absl::Status refused = CheckNoBuffer(f.checkpoint());
   REQUIRE(absl::IsFailedPrecondition(refused));
   REQUIRE(Says(refused, "holds 3 groups"));
-  REQUIRE(Says(refused, "give rollout.partial the keys that the run had"));
+  REQUIRE(Says(refused, "give the keys that the run had"));
   REQUIRE(Says(refused, "rollout.partial.max_tokens_per_round=10, which interrupts nothing"));
   REQUIRE(Says(refused, "trainer.resume_mode=disable"));
   REQUIRE(CheckNoBuffer(f.run.dir.path() / "none").ok());
+}
+
+TEST_CASE("One step off refuses groups that partial rollout has left", "[saved_buffer]") {
+  const SavedBufferFixture f;
+  const absl::Status refused = CheckWholeGroups(ReadSavedBuffer(f.checkpoint()).value().value());
+  REQUIRE(absl::IsFailedPrecondition(refused));
+  REQUIRE(Says(refused, "of them unfinished, with tokens of 2 weight versions"));
+  const BufferRun whole;
+  REQUIRE(whole.buffer->Add(SomePrompts(0, 2)).ok());
+  whole.RunRound({.step = 1, .version = 1});
+  REQUIRE(whole.buffer->Save(whole.dir.path() / "step_1", 1).ok());
+  REQUIRE(CheckWholeGroups(ReadSavedBuffer(whole.dir.path() / "step_1").value().value()).ok());
 }
 
 }  // namespace tandem

@@ -96,7 +96,7 @@ TEST_CASE("Tokens that nobody compared stop the run, in a batch and in a mini-ba
   for (const int64_t prompts : {1, 2}) {
     testing::FakeRun run(2);
     run.options.mini_batch_prompts = prompts;
-    run.comparable = [](int64_t, int) { return 0; };
+    run.comparable = [](int64_t, int64_t, int) { return 0; };
     const absl::Status status = run.Run();
     REQUIRE(absl::IsDataLoss(status));
     REQUIRE(status.message().find("compared 0 token log-probs with the rollouts', but weights of "

@@ -30,8 +30,9 @@ class EndedRun {
     run_.Prepare(StartMode::kPaused);
     run_.control->OnStarted(1, 1);
     run_.control->OnEnded(absl::OkStatus());
-    cluster_ = std::make_unique<ClusterService>(run_.registry, holders_, *run_.samples, run_.probe,
-                                                v1::RegisterResponse(), ThreadsByRole{}, "");
+    cluster_ =
+        std::make_unique<ClusterService>(run_.registry, holders_, *run_.samples, *run_.upcoming,
+                                         run_.probe, v1::RegisterResponse(), ThreadsByRole{}, "");
     tandem_ = std::make_unique<TandemService>(
         TandemServiceParts{*run_.control, run_.loop->position(), *run_.parts, run_.options,
                            run_.registry, relay_, "fuzz", ""});

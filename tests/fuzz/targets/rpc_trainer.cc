@@ -96,10 +96,7 @@ class TrainerRank {
 
   void Call(ByteSource& source) const { calls_.CallOne(source); }
   // Whether it still has the group and the weights that it had at first.
-  bool IsNew() const {
-    return trainer_->status().version == 0 && trainer_->CheckGeneration(kGeneration).ok() &&
-           !was_reset_;
-  }
+  bool IsNew() const { return trainer_->status().version == 0 && HasFirstGroup() && !lost_group_; }
 
  private:
   using Service = v1::TrainerService::Service;
@@ -108,6 +105,11 @@ class TrainerRank {
   static constexpr int64_t kIncarnation = 7;
   static constexpr int64_t kGeneration = 2;  // of the group
 
+  // A trainer without a group would accept calls of the next generation as well.
+  bool HasFirstGroup() const {
+    return trainer_->CheckGeneration(kGeneration).ok() &&
+           !trainer_->CheckGeneration(kGeneration + 1).ok();
+  }
   static void Must(const absl::Status& status) {
     if (!status.ok()) throw std::runtime_error(status.ToString());
   }
@@ -132,13 +134,22 @@ class TrainerRank {
     return {name, [this, method](ByteSource& source) {
               auto request = Made<Request>(source);
               Steer(source, "incarnation", kIncarnation, &request);
-              const bool resets = std::is_same_v<Request, v1::TrainerResetRequest>;
+              constexpr bool resets = std::is_same_v<Request, v1::TrainerResetRequest>;
               if (!resets) Steer(source, "generation", kGeneration, &request);
+              if constexpr (resets) SteerRanks(source, &request);
               SteerPaths(source, &request);
-              was_reset_ = was_reset_ || resets;
               Response response;
               (void)(methods_->*method)(nullptr, &request, &response);
+              // Most resets are refused and change nothing. After one that failed later, another
+              // one could make a group that looks like the first.
+              lost_group_ = lost_group_ || !HasFirstGroup();
             }};
+  }
+
+  // Mostly a group that costs little: each rank has memory for what the ranks exchange, and a group
+  // of several waits for the others.
+  static void SteerRanks(ByteSource& source, v1::TrainerResetRequest* request) {
+    if (source.Byte() < 0xE0) request->set_world_size(1 + source.Byte() % 2);
   }
 
   // Paths that the service lets through, for a made text almost never is one.
@@ -163,7 +174,7 @@ class TrainerRank {
   const std::unique_ptr<TrainerService> service_ =
       TrainerService::Create([] {}, [](const absl::Status&) {});
   Service* methods_ = nullptr;
-  bool was_reset_ = false;
+  bool lost_group_ = false;
   const CallTable calls_{v1::TrainerResetRequest::descriptor()->file(), MakeCalls()};
 };
 
