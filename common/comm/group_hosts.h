@@ -32,8 +32,7 @@ struct GroupHosts {
   std::vector<GroupMember> members;  // by rank; empty: all are on this host
   TcpListener* listener = nullptr;   // this rank's own, with this security; outlives the group
   TcpSecurity security;
-  // A secret, at most 64 bytes, the same in all generations of a run: who does not have it is
-  // refused.
+  // A secret, at most 64 bytes, of the run: who does not have it is refused.
   std::string ticket;
   HostWay way = HostWay::kAuto;
   // Also where one host has all ranks, for tests and measurements.

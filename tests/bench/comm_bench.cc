@@ -1,5 +1,5 @@
 // tandem-comm-bench [RANKS] [MiB]: GB/s of the shared memory collectives, ranks as threads, beside
-// memcpy on the same machine.
+// memcpy on the same machine. tandem-comm-bench tcp [MiB]: those over TCP.
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/comm/shared_memory_communicator.h"
+#include "tests/bench/tcp_comm_bench.h"
 
 namespace {
 
@@ -63,6 +64,9 @@ void Bench(tandem::Communicator& group, int64_t bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "tcp") {
+    return tandem::BenchTcp((argc > 2 ? std::atoll(argv[2]) : 64) << 20);
+  }
   const int world = argc > 1 ? std::atoi(argv[1]) : 2;
   const int64_t bytes = (argc > 2 ? std::atoll(argv[2]) : 64) << 20;
   std::vector<char> source(bytes, 1), target(bytes, 2);

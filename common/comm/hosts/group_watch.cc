@@ -1,6 +1,7 @@
 #include "common/comm/hosts/group_watch.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -52,7 +53,16 @@ GroupWatch::GroupWatch(int rank, std::vector<std::unique_ptr<TcpConnection>> con
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       ended_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   for (size_t i = 0; i < peers_.size(); ++i) peers_[i].connection = std::move(connections[i]);
-  thread_ = NamedThread("group-watch", [this] { Loop(); });
+}
+
+absl::StatusOr<std::unique_ptr<GroupWatch>> GroupWatch::Start(
+    int rank, std::vector<std::unique_ptr<TcpConnection>> connections) {
+  std::unique_ptr<GroupWatch> watch(new GroupWatch(rank, std::move(connections)));
+  if (!watch->wake_.valid() || !watch->ended_.valid()) {
+    return MakeStatus(IoErrorCode(errno), "eventfd: {}", strerror(errno));
+  }
+  watch->thread_ = NamedThread("group-watch", [&group = *watch] { group.Loop(); });
+  return watch;
 }
 
 GroupWatch::~GroupWatch() {

@@ -10,6 +10,7 @@
 
 #include <absl/base/thread_annotations.h>
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
@@ -22,8 +23,10 @@ namespace tandem {
 // A thread of its own sleeps until a message comes or is to be sent. Thread-safe.
 class GroupWatch {
  public:
-  // `connections`, by rank, carry nothing else; this rank's own is null.
-  GroupWatch(int rank, std::vector<std::unique_ptr<TcpConnection>> connections);
+  // `connections`, by rank, carry nothing else; this rank's own is null. ResourceExhausted: no
+  // descriptor is free.
+  static absl::StatusOr<std::unique_ptr<GroupWatch>> Start(
+      int rank, std::vector<std::unique_ptr<TcpConnection>> connections);
   ~GroupWatch();
   GroupWatch(const GroupWatch&) = delete;
   GroupWatch& operator=(const GroupWatch&) = delete;
@@ -50,7 +53,9 @@ class GroupWatch {
     std::atomic<bool> closed = false;
   };
 
+  GroupWatch(int rank, std::vector<std::unique_ptr<TcpConnection>> connections);
   void Loop();
+  // Adds what is new to what is to be sent to each peer.
   void Prepare();
   void Wait(bool leaving);
   void Send(Peer& peer);

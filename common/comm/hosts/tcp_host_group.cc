@@ -26,13 +26,15 @@ class TcpHostGroup final : public HostGroup {
   TcpHostGroup(const SharedMemoryGroupOptions& options,
                HostWay way,
                std::vector<std::vector<int>> ranks_by_host,
-               TcpLinks links)
+               std::unique_ptr<GroupWatch> watch,
+               std::vector<std::unique_ptr<TcpConnection>> connections)
       : options_(options),
         chain_(UsesChain(way, ranks_by_host)),
         relays_(way != HostWay::kDirect),
         ranks_by_host_(std::move(ranks_by_host)),
-        watch_(options.rank, std::move(links.watch)),
-        exchange_(options.rank, options.generation, std::move(links.data), &watch_, options.clock),
+        watch_(std::move(watch)),
+        exchange_(
+            options.rank, options.generation, std::move(connections), watch_.get(), options.clock),
         staging_(std::max<int64_t>(64, options.staging_bytes / 64 * 64)) {}
 
   int rank() const override { return options_.rank; }
@@ -51,14 +53,14 @@ class TcpHostGroup final : public HostGroup {
   absl::Status Broadcast(void* data, int64_t bytes, int root) override;
   absl::Status Barrier() override { return Start("Barrier", {}).status(); }
   void Abort(const std::string& reason) override {
-    (void)watch_.Fail(absl::Status(absl::StatusCode::kAborted, reason));
+    (void)watch_->Fail(absl::Status(absl::StatusCode::kAborted, reason));
   }
 
-  absl::Status status() const override { return watch_.status(); }
-  absl::Status Fail(const absl::Status& why) override { return watch_.Fail(why); }
-  void ShowProgress(uint64_t progress) override { watch_.ShowProgress(progress); }
-  uint64_t ProgressOf(int rank) const override { return watch_.ProgressOf(rank); }
-  int FindGone(uint64_t wanted) const override { return watch_.FindGone(wanted); }
+  absl::Status status() const override { return watch_->status(); }
+  absl::Status Fail(const absl::Status& why) override { return watch_->Fail(why); }
+  void ShowProgress(uint64_t progress) override { watch_->ShowProgress(progress); }
+  uint64_t ProgressOf(int rank) const override { return watch_->ProgressOf(rank); }
+  int FindGone(uint64_t wanted) const override { return watch_->FindGone(wanted); }
 
  private:
   // Waits for all ranks and checks that they make the same call. Returns, by rank, what it takes of
@@ -73,7 +75,7 @@ class TcpHostGroup final : public HostGroup {
   const SharedMemoryGroupOptions options_;
   const bool chain_, relays_;
   const std::vector<std::vector<int>> ranks_by_host_;
-  GroupWatch watch_;
+  const std::unique_ptr<GroupWatch> watch_;
   PeerExchange exchange_;
   Staging staging_;
   int64_t calls_ = 0;
@@ -82,7 +84,7 @@ class TcpHostGroup final : public HostGroup {
 absl::StatusOr<std::vector<bool>> TcpHostGroup::Start(const char* collective,
                                                       const std::vector<int64_t>& sizes,
                                                       bool takes) {
-  TANDEM_RETURN_IF_ERROR(watch_.status());
+  TANDEM_RETURN_IF_ERROR(watch_->status());
   CallFrame mine;
   mine.number = ++calls_;
   mine.signature = CallSignature(collective, sizes);
@@ -104,13 +106,13 @@ absl::Status TcpHostGroup::CheckFrames(const CallFrame& mine, const CallFrames& 
     if (rank == options_.rank) continue;
     const CallFrame& theirs = frames.of(rank);
     if (theirs.magic != mine.magic || theirs.number != mine.number) {
-      return watch_.Fail(Internal("rank {} sent rank {} something else than its call {}", rank,
-                                  options_.rank, mine.number));
+      return watch_->Fail(Internal("rank {} sent rank {} something else than its call {}", rank,
+                                   options_.rank, mine.number));
     }
     if (theirs.signature == mine.signature) continue;
     const std::string name(theirs.collective.data(),
                            strnlen(theirs.collective.data(), theirs.collective.size()));
-    return watch_.Fail(
+    return watch_->Fail(
         Internal("call {} is {} on rank {}, but rank {} makes a different call or uses other "
                  "sizes: {}",
                  mine.number, mine.collective.data(), options_.rank, rank, name));
@@ -176,8 +178,9 @@ absl::StatusOr<std::unique_ptr<HostGroup>> JoinTcpGroup(const SharedMemoryGroupO
   }
   TANDEM_ASSIGN_OR_RETURN(TcpLinks links, MeetOverTcp(options, hosts));
   TANDEM_ASSIGN_OR_RETURN(auto ranks_by_host, RanksByHost(hosts.members));
+  TANDEM_ASSIGN_OR_RETURN(auto watch, GroupWatch::Start(options.rank, std::move(links.watch)));
   return std::make_unique<TcpHostGroup>(options, hosts.way, std::move(ranks_by_host),
-                                        std::move(links));
+                                        std::move(watch), std::move(links.data));
 }
 
 }  // namespace tandem

@@ -249,8 +249,9 @@ absl::Status Meeting::AcceptOne() {
 }
 
 Verdict Meeting::Judge(const TcpConnection& connection, const Hello& hello) {
-  if (!SameTicket(hello, mine_) || !MayBeRank(connection, hello.rank)) return Verdict::kNotAdmitted;
+  // First: another generation, of a controller that was started again, may have another ticket.
   if (hello.generation != mine_.generation) return Verdict::kOtherGeneration;
+  if (!SameTicket(hello, mine_) || !MayBeRank(connection, hello.rank)) return Verdict::kNotAdmitted;
   if (hello.world_size != mine_.world_size || hello.chunk_bytes != mine_.chunk_bytes ||
       hello.way != mine_.way || hello.always != mine_.always || hello.hosts != mine_.hosts ||
       hello.to != mine_.rank || hello.rank <= mine_.rank || hello.rank >= mine_.world_size) {
@@ -269,8 +270,10 @@ absl::Status Meeting::Receive(std::unique_ptr<TcpConnection> connection) {
   }
   const Answer answer = {mine_.generation, Judge(*connection, hello), mine_.world_size};
   const bool sent = connection->Send(&answer, sizeof(answer), soon).ok();
-  // The ticket, which a generation may have of its own, was compared first.
-  if (answer.verdict == Verdict::kOtherGeneration && hello.generation > mine_.generation) {
+  // Only who has the ticket ends a meeting. Others of a newer generation try again until the
+  // controller has told this rank of it.
+  if (hello.generation > mine_.generation && SameTicket(hello, mine_) &&
+      MayBeRank(*connection, hello.rank)) {
     return Over(hello.generation);
   }
   uint64_t confirmed = 0;

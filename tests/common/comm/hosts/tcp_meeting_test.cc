@@ -110,6 +110,32 @@ TEST_CASE("over TCP a newer generation ends an older one that is being joined") 
   REQUIRE(newer.Result().ok());
 }
 
+TEST_CASE("over TCP a newer generation with another secret waits for ranks of an older one") {
+  TcpRanks ranks({1, 1});
+  std::atomic<bool> cancelled{false};
+  GroupClock newer_clock;
+  const auto newer = [&](SharedMemoryGroupOptions& options, GroupHosts& hosts) {
+    options.generation = 5;
+    hosts.ticket = "the next controller's";
+  };
+  auto old =
+      std::make_unique<Joining>(ranks, 0, [&](SharedMemoryGroupOptions& options, GroupHosts&) {
+        options.generation = 4;
+        options.cancelled = &cancelled;
+      });
+  Joining waits(ranks, 1, [&](SharedMemoryGroupOptions& options, GroupHosts& hosts) {
+    newer(options, hosts);
+    options.clock = &newer_clock;
+  });
+  while (newer_clock.looks() < 4) std::this_thread::yield();  // it was refused and tries again
+  cancelled = true;
+  REQUIRE(Says(old->Result(), "was cancelled"));  // and not ended by who lacks its secret
+  old.reset();
+  Joining again(ranks, 0, newer);
+  REQUIRE(again.Result().ok());
+  REQUIRE(waits.Result().ok());
+}
+
 TEST_CASE("over TCP ranks with other options are refused") {
   TcpRanks ranks({1, 1});
   std::atomic<bool> cancelled{false};
