@@ -54,7 +54,7 @@ TEST_CASE("a run on two hosts ends with the bits of one host, and shows who is w
 }
 
 TEST_CASE("a trainer killed on the second host is replaced there, and the bits stay") {
-  TwoHosts rig({{"cluster.heartbeat_timeout_seconds", "5"}});
+  TwoHosts rig(Settings{{"cluster.heartbeat_timeout_seconds", "5"}});
   rig.SetFault("trainer", 1, "train", 2);
   TestProcess& controller = rig.StartOnA("controller");
   rig.StartOnA("trainer");

@@ -83,7 +83,8 @@ absl::StatusOr<std::string> HostOnRouteTo(const std::string& controller) {
 }  // namespace
 
 std::string JoinAddress(const std::string& host, int port) {
-  return fmt::format(host.find(':') == std::string::npos ? "{}:{}" : "[{}]:{}", host, port);
+  const bool v6 = host.find(':') != std::string::npos;
+  return v6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
 bool IsWildcard(const std::string& address) {
