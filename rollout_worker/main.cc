@@ -22,6 +22,7 @@
 #include "common/process/progress_watchdog.h"
 #include "common/process/stop_signal.h"
 #include "common/text/tokenizer.h"
+#include "rollout_worker/data_listener.h"
 #include "rollout_worker/rollout_service.h"
 #include "rollout_worker/worker_options.h"
 
@@ -45,6 +46,7 @@ absl::Status Serve(const WorkerFlags& flags,
                    const std::string& address,
                    RolloutService* service,
                    StopSignal* stop,
+                   std::unique_ptr<SlotListener>* slots,
                    std::unique_ptr<Engine>* engine) {
   JoinOptions join;
   join.controller_address = flags.controller;
@@ -74,6 +76,8 @@ absl::Status Serve(const WorkerFlags& flags,
                                        .threads = options.threads,
                                        .cores = options.cores}));
   if (!options.backend->device()->is_host()) options.device_bytes = join.device_memory_bytes;
+  TANDEM_ASSIGN_OR_RETURN(*slots, ListenForSlots(registration.config(), address, flags));
+  options.updates.slot_listener = slots->get();
   options.device_lost = [stop](const absl::Status& why) { stop->Raise(why); };
   TANDEM_ASSIGN_OR_RETURN(*engine, Engine::Create(options));
   service->SetReady(engine->get(), agent->worker_id());
@@ -93,11 +97,12 @@ int Run(const WorkerFlags& flags) {
   StopSignal stop;
   const PauseDetector pauses;
   const auto service = RolloutService::Create([&stop] { stop.Raise(absl::OkStatus()); });
+  std::unique_ptr<SlotListener> slots;
   std::unique_ptr<Engine> engine;
   auto server = RpcServer::Start(flags.listen, {service->service()}, flags.security);
   absl::Status end = server.status();
   if (server.ok()) {
-    end = Serve(flags, (*server)->address(), service.get(), &stop, &engine);
+    end = Serve(flags, (*server)->address(), service.get(), &stop, &slots, &engine);
     // The engine stops first, as it ends the streams that the server's shutdown waits for.
     if (engine != nullptr) {
       engine->Shutdown();

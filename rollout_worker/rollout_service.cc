@@ -370,12 +370,23 @@ grpc::Status GrpcRolloutService::BeginUpdate(grpc::ServerContext* /*context*/,
     UpdateRequest update;
     TANDEM_ASSIGN_OR_RETURN(update.manifest, FromProto(request->manifest()));
     update.id = {request->version(), request->generation()};
+    update.group_generation = request->group_generation();
+    update.over_tcp = request->over_tcp();
     update.slots = {request->slot_bytes(), request->slots(), request->direct()};
     update.scramble = request->scramble();
     update.scope = request->adapters() ? UpdateScope::kAdapters : UpdateScope::kWhole;
     response->set_pair_socket(engine.pair_socket());
-    return engine.Run("begin update", RunningRequests::kDrain,
-                      [&](RolloutCore& core) { return core.weights.Begin(update); });
+    // One that will be refused does not close admission first.
+    TANDEM_RETURN_IF_ERROR(
+        engine.Run("check update", RunningRequests::kKeep,
+                   [&](RolloutCore& core) { return core.weights.CheckTurn(update); }));
+    StreamOffer offer;
+    TANDEM_RETURN_IF_ERROR(
+        engine.Run("begin update", RunningRequests::kDrain,
+                   [&](RolloutCore& core) { return core.weights.Begin(update, &offer); }));
+    response->set_data_address(offer.address);
+    response->set_ticket(offer.ticket);
+    return absl::OkStatus();
   });
 }
 

@@ -78,14 +78,18 @@ WorkerHealth HealthOf(Trainer& trainer) {
 
 RolloutConnector ConnectOverGrpc(const std::string& boot_id,
                                  absl::Duration deadline,
-                                 const RpcSecurity& security) {
-  return [boot_id, deadline, security](const RolloutTarget& target) -> absl::StatusOr<RolloutLink> {
+                                 const RpcSecurity& security,
+                                 const TcpSecurity& data) {
+  return [boot_id, deadline, security,
+          data](const RolloutTarget& target) -> absl::StatusOr<RolloutLink> {
     TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(target.address, security));
     auto client = std::make_unique<GrpcUpdateClient>(
         std::move(channel), GrpcUpdateClientOptions{.rollout_incarnation = target.incarnation,
                                                     .trainer_boot_id = boot_id,
                                                     .deadline = deadline,
-                                                    .scramble = target.scramble});
+                                                    .scramble = target.scramble,
+                                                    .over_tcp = target.over_tcp,
+                                                    .data = data});
     RolloutLink link;
     link.reader = client.get();
     link.updates = std::move(client);
@@ -121,9 +125,12 @@ absl::Status MakeWorker(const WorkerFlags& flags,
       },
       agent.worker_id(), options.rpc_timeout);
   TANDEM_ASSIGN_OR_RETURN(
+      const TcpSecurity data,
+      DataSecurity(flags.security, {"rollout"}, registration.config().cluster().data_tls()));
+  TANDEM_ASSIGN_OR_RETURN(
       worker->trainer, Trainer::Create(options, worker->samples.get(),
                                        ConnectOverGrpc(boot_id, kPartnerShare * options.rpc_timeout,
-                                                       flags.security)));
+                                                       flags.security, data)));
   worker->engine = std::make_unique<EngineThread>("trainer");
   return worker->engine
       ->Call<bool>(

@@ -320,7 +320,8 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   RolloutLink link;
   absl::Status connected;
   if (target && !command.rollout_address.empty()) {
-    auto made = connect_({command.rollout_address, command.rollout_incarnation, command.scramble});
+    auto made = connect_(
+        {command.rollout_address, command.rollout_incarnation, command.scramble, command.over_tcp});
     connected = made.status();
     if (made.ok()) link = *std::move(made);
     rollout_incarnation_ = command.rollout_incarnation;
@@ -345,7 +346,9 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   if (link.updates != nullptr) {
     LogInfo("version {}: {} tensors, {} bytes went to the rollout in {} buckets, {}",
             command.version, report->tensors, report->bytes, report->buckets,
-            report->direct ? "direct" : "through slots");
+            report->direct     ? "direct"
+            : command.over_tcp ? "over TCP"
+                               : "through slots");
   }
   // The controller wakes the KV caches when every rank has answered.
   TANDEM_RETURN_IF_ERROR(session->CheckReleased());

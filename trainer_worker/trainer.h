@@ -84,6 +84,7 @@ struct SyncCommand {
   std::string rollout_address;
   int64_t rollout_incarnation = 0;
   bool scramble = false;
+  bool over_tcp = false;  // see UpdateClient::over_tcp
 };
 struct SyncResult {
   PublishReport publish;
@@ -165,6 +166,7 @@ struct RolloutTarget {
   std::string address;
   int64_t incarnation = 0;
   bool scramble = false;  // the rollout fills its weights with NaN before an update's first bucket
+  bool over_tcp = false;  // see UpdateClient::over_tcp
 };
 using RolloutConnector = std::function<absl::StatusOr<RolloutLink>(const RolloutTarget& target)>;
 

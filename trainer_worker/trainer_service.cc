@@ -343,7 +343,8 @@ grpc::Status GrpcTrainerService::SyncWeights(grpc::ServerContext* /*context*/,
   SyncCommand command{.version = request->version(),
                       .rollout_address = request->rollout_address(),
                       .rollout_incarnation = request->rollout_incarnation(),
-                      .scramble = request->scramble()};
+                      .scramble = request->scramble(),
+                      .over_tcp = request->over_tcp()};
   command.target_ranks.assign(request->target_ranks().begin(), request->target_ranks().end());
   return RunInGroup<SyncResult>(
       request->incarnation(), request->generation(),

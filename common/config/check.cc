@@ -168,7 +168,7 @@ void CheckDevice(const v1::Config& config, ConfigProblems& problems) {
                    "float32; set it to bfloat16, or trainer.device=cpu");
   problems.Require(cuda || config.weight_sync().transport() != "ipc", {"weight_sync.transport"},
                    "weight_sync.transport=ipc: CUDA IPC needs CUDA devices, and the workers run on "
-                   "cpu; set it to auto or shm");
+                   "cpu; set it to auto, shm or tcp");
 }
 
 void CheckWeightSync(const v1::WeightSync& sync, ConfigProblems& problems) {

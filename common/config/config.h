@@ -107,6 +107,9 @@ int64_t BucketBytes(const v1::Config& config, bool cuda);
 // in another dtype than the masters' and merges no adapters, and on a GPU only if its transport is
 // not shared memory. A GPU whose system refuses handles still falls back to slots.
 bool SyncIsDirect(const v1::Config& config);
+// Whether weights may go over TCP, into slots of the rollout's own: weight_sync.transport has them
+// go there, or trainers and rollouts are on different hosts.
+bool SyncMayUseTcp(const v1::Config& config);
 
 // Limits of one trainer's part of a mini-batch, which it trains on, and of a step, which it scores.
 BatchLimits TrainLimits(const v1::Config& config);

@@ -132,10 +132,15 @@ int64_t BucketBytes(const v1::Config& config, bool cuda) {
 }
 
 bool SyncIsDirect(const v1::Config& config) {
-  const bool shares =
-      config.trainer().device() != "cuda" || config.weight_sync().transport() != "shm";
+  const bool shares = !SyncMayUseTcp(config) && (config.trainer().device() != "cuda" ||
+                                                 config.weight_sync().transport() != "shm");
   return config.cluster().trainers() == 1 && config.model().compute_dtype() == "bfloat16" &&
          config.model().lora().rank() == 0 && shares;
+}
+
+bool SyncMayUseTcp(const v1::Config& config) {
+  const Topology topology = TopologyOf(config);
+  return config.weight_sync().transport() == "tcp" || (topology.apart && topology.several_hosts());
 }
 
 LoraOptions LoraOptionsOf(const v1::Config& config) {

@@ -76,6 +76,12 @@ class HostTransportImpl final : public WeightTransport {
                             HostSlots::Map(std::move(passed), ledger, SharedRegion::Access::kRead));
     return std::make_unique<HostConsumer>(std::move(memory));
   }
+  absl::StatusOr<std::unique_ptr<ConsumerSlots>> MakeOwn(const SlotShape& shape,
+                                                         Ledger* ledger) override {
+    TANDEM_RETURN_IF_ERROR(CheckShape(shape));
+    TANDEM_ASSIGN_OR_RETURN(auto memory, HostSlots::Create(shape, ledger, Location::kHost));
+    return std::make_unique<HostConsumer>(std::move(memory));
+  }
   void Forget() override {}
 };
 

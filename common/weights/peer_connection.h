@@ -1,7 +1,7 @@
-// The Unix socket between the two processes of a pair. The trainer passes the slots' handle over
-// it, which proves that both are on one host. The connection stays open while the update is, and
-// from update to update if the slots are persistent: each end notices by it that the other one
-// died.
+// The connection between the two processes of an update. On one host it is a Unix socket, over
+// which the trainer passes the slots' handle; between hosts it is a TCP connection, over which
+// their contents go (slot_stream.h). The connection stays open while the update is, and from update
+// to update if the slots are persistent: each end notices by it that the other one died.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,15 @@
 #include <absl/time/time.h>
 
 #include "common/process/local_socket.h"
+#include "common/weights/slot_stream.h"
 #include "common/weights/weight_transport.h"
 
 namespace tandem {
 
 struct PeerConnection {
-  UniqueFd socket;                             // invalid: both ends are in one process
-  absl::Duration timeout = absl::Seconds(60);  // for pending work on the other end's device
+  UniqueFd socket;  // invalid: the slots cross over TCP, or both ends are in one process
+  absl::Duration timeout = absl::Seconds(60);    // for pending work on the other end's device
+  std::unique_ptr<SlotSender> sender = nullptr;  // over TCP, of the trainer's end
   // True once the other process has closed its end or died.
   bool closed() const { return socket.valid() && PeerClosed(socket.get()); }
 };
@@ -26,6 +28,9 @@ struct PeerConnection {
 struct ReceivedSlots {
   PeerConnection connection;
   std::unique_ptr<ConsumerSlots> slots;
+  // Fills the slots, where they come over TCP; destroyed before them.
+  std::unique_ptr<SlotReceiver> receiver;
+  bool closed() const { return connection.closed() || (receiver && receiver->ended()); }
 };
 
 // The rollout's end. Not thread-safe. Removes the socket file when destroyed.

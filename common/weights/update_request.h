@@ -1,6 +1,8 @@
 // What a trainer announces when it opens a weight update on its rollout.
 #pragma once
 
+#include <cstdint>
+
 #include "common/weights/manifest.h"
 #include "common/weights/weight_transport.h"
 
@@ -12,6 +14,9 @@ struct UpdateRequest {
   Manifest manifest;
   bool scramble = false;                    // fill the weights with NaN first
   UpdateScope scope = UpdateScope::kWhole;  // the tensors of the manifest
+  // Of the trainers' group. A rollout refuses a group that is older than one that it has heard of.
+  int64_t group_generation = 0;
+  bool over_tcp = false;  // the rollout makes the slots, and their contents come over TCP
 };
 
 }  // namespace tandem

@@ -3,14 +3,22 @@
 #include "common/base/status.h"
 
 namespace tandem {
+namespace {
+
+constexpr const char* kTcpChosen =
+    "weight transport: tcp (slots of each process, filled over a connection), as "
+    "weight_sync.transport says";
+
+}  // namespace
 
 absl::StatusOr<std::string> ChooseTransport(const std::string& key) {
-  if (key != "auto" && key != "shm") {
+  if (key != "auto" && key != "shm" && key != "tcp") {
     return FailedPrecondition(
-        "weight_sync.transport={}: this worker runs on a CPU, which has shared memory alone; set "
-        "auto or shm",
+        "weight_sync.transport={}: this worker runs on a CPU, which has no memory to hand over by "
+        "CUDA IPC; set auto, shm or tcp",
         key);
   }
+  if (key == "tcp") return std::string(kTcpChosen);
   return fmt::format(
       "weight transport: shm (a memfd over the pair's socket), {}",
       key == "auto" ? "chosen because the device is a CPU" : "as weight_sync.transport says");
@@ -18,9 +26,10 @@ absl::StatusOr<std::string> ChooseTransport(const std::string& key) {
 
 absl::StatusOr<CudaTransportChoice> ChooseCudaTransport(const std::string& key,
                                                         const absl::Status& ipc) {
-  if (key != "auto" && key != "ipc" && key != "shm") {
-    return InvalidArgument("weight_sync.transport={} is none of auto, ipc and shm", key);
+  if (key != "auto" && key != "ipc" && key != "shm" && key != "tcp") {
+    return InvalidArgument("weight_sync.transport={} is none of auto, ipc, shm and tcp", key);
   }
+  if (key == "tcp") return CudaTransportChoice{false, std::string(kTcpChosen)};
   if (key == "ipc" && !ipc.ok()) {
     return FailedPrecondition("weight_sync.transport=ipc: {}; set auto or shm",
                               std::string(ipc.message()));

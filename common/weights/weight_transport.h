@@ -79,6 +79,8 @@ class ProducerSlots : public SlotMemory {
   virtual absl::Status Copy(std::byte* to, const void* rows, int64_t bytes) = 0;
   // `bytes`: the filled size of the slot.
   virtual absl::Status EndFill(int index, int64_t bytes) = 0;
+  // The memory of a filled slot that this process can send: the host's. Null: it is a GPU's.
+  virtual const std::byte* host_slot(int index) const { return slot(index); }
 
  protected:
   using SlotMemory::SlotMemory;
@@ -140,6 +142,11 @@ class WeightTransport {
   // it, and another kind might work.
   virtual absl::StatusOr<std::unique_ptr<ConsumerSlots>> Open(PassedSlots passed,
                                                               Ledger* ledger) = 0;
+  // The consumer's too: slots of its own, in memory of the host, which a SlotReceiver fills.
+  // `ledger` (may be null) counts them under "bucket". InvalidArgument: a shape that no producer
+  // sends. ResourceExhausted as of Create.
+  virtual absl::StatusOr<std::unique_ptr<ConsumerSlots>> MakeOwn(const SlotShape& shape,
+                                                                 Ledger* ledger) = 0;
   // Closes persistent slots: the producer has died.
   virtual void Forget() = 0;
 };

@@ -277,8 +277,11 @@ class Planner {
     if (input_.apart) Add("drain", Training(kept_arena_), Serving());
     Lines sync = at_rest;
     if (!SlotsStay()) sync.push_back(Bucket());
-    Add("sync", sync,
-        plan_.sleep_level == 0 ? Serving() : WeightsOnly(true, plan_.sleep_level == 1));
+    Lines syncing = plan_.sleep_level == 0 ? Serving() : WeightsOnly(true, plan_.sleep_level == 1);
+    if (input_.rollout_slots) {
+      syncing.push_back({false, "bucket", Location::kHost, Bucket().bytes});
+    }
+    Add("sync", sync, syncing);
     // The API may request a check between steps as well, when the KV pool is allocated.
     if (input_.check) Add("check", Reading(), Serving());
     Add("wake", at_rest, Serving());

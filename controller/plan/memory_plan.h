@@ -44,6 +44,7 @@ struct MemoryPlanInput {
   bool export_model = false;     // checkpoints hold the HF model
   int64_t slot_bytes = 4 << 20;  // weight_sync.bucket_mb
   int64_t slots = 2;             // 0: the rollout reads the trainer's shard directly
+  bool rollout_slots = false;    // the rollout may need as many of its own, filled over TCP
 };
 
 // The tag of memory held by a GPU's driver and NCCL: an estimate that no ledger contains.

@@ -104,6 +104,7 @@ MemoryPlanInput MakeMemoryPlanInput(const ModelSpec& spec,
   input.check = config.weight_sync().check() != "off";
   input.export_model = SavesContent(config, "hf_model");
   input.slot_bytes = BucketBytes(config, cuda);
+  input.rollout_slots = SyncMayUseTcp(config);
   input.slots = SyncIsDirect(config) ? 0 : config.weight_sync().slots();
   return input;
 }

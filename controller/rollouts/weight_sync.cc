@@ -84,6 +84,15 @@ absl::Status WeightSync::EndStaleUpdates() {
       }));
 }
 
+OverTcp OverTcpByHost(const WorkerRegistry& registry, bool always) {
+  return [&registry, always](const SyncRoute& route) {
+    if (always) return true;
+    const auto trainer = registry.Find({WorkerRole::kTrainer, route.trainer});
+    const auto rollout = registry.Find({WorkerRole::kRollout, route.rollout});
+    return trainer && rollout && !SameHost(trainer->announcement.host, rollout->announcement.host);
+  };
+}
+
 void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
   // A rollout that hangs is not waited for: the trainers' own deadline ends its update.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
@@ -108,6 +117,7 @@ SyncCall WeightSync::CallFor(int trainer,
   const RolloutClient& target = *targets.at(own->second);
   command.rollout_address = target.address();
   command.rollout_incarnation = target.incarnation();
+  command.over_tcp = over_tcp_ && over_tcp_({.trainer = trainer, .rollout = own->second});
   const auto synced = synced_incarnation_.find(own->second);
   const bool first =
       synced == synced_incarnation_.end() || synced->second != command.rollout_incarnation;

@@ -31,6 +31,11 @@ struct CheckPolicy {
 // When rollouts fill their weights with NaN before a sync: never, at an incarnation's first,
 // always.
 enum class ScrambleMode { kOff, kFirst, kAlways };
+// Whether the weights of a route go over TCP. Empty: none do.
+using OverTcp = std::function<bool(const SyncRoute& route)>;
+// Where trainer and rollout are on different hosts, or `always` (weight_sync.transport is tcp).
+// Those of one host share memory, and their workers choose how. `registry` outlives the result.
+OverTcp OverTcpByHost(const WorkerRegistry& registry, bool always);
 
 // What all trainers report of one collective call, by rank. A sync or check has one for every
 // rollout of the trainer that works with most of them.
@@ -59,12 +64,14 @@ class WeightSync {
              SyncRoutes routes,
              std::unique_ptr<WeightCheckFiles> check_files,
              CheckPolicy check,
-             ScrambleMode scramble = ScrambleMode::kOff)
+             ScrambleMode scramble = ScrambleMode::kOff,
+             OverTcp over_tcp = {})
       : pool_(pool),
         routes_(std::move(routes)),
         check_files_(std::move(check_files)),
         check_(check),
-        scramble_(scramble) {}
+        scramble_(scramble),
+        over_tcp_(std::move(over_tcp)) {}
 
   // What checks compare with.
   const WeightCheckFiles& check_files() const { return *check_files_; }
@@ -147,6 +154,7 @@ class WeightSync {
   const std::unique_ptr<WeightCheckFiles> check_files_;
   const CheckPolicy check_;
   const ScrambleMode scramble_;
+  const OverTcp over_tcp_;
   // All maps are by the rollout's rank. An incarnation tells one process of a rank from the next.
   std::map<int, int64_t> checked_incarnation_;    // of the last check
   std::map<int, int64_t> synced_incarnation_;     // of the last sync: its process has had weights

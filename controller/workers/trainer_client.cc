@@ -185,6 +185,7 @@ class GrpcTrainerClient : public TrainerClient {
     request.set_rollout_address(command.rollout_address);
     request.set_rollout_incarnation(command.rollout_incarnation);
     request.set_scramble(command.scramble);
+    request.set_over_tcp(command.over_tcp);
     Call<v1::SyncWeightsResponse>(&Calls::SyncWeights, std::move(request),
                                   Converted(std::move(done)));
   }

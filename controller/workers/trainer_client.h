@@ -109,6 +109,7 @@ struct SyncCall {
   std::string rollout_address;  // that this trainer sends to; empty: takes part in the gathers only
   int64_t rollout_incarnation = 0;
   bool scramble = false;  // the rollout fills its weights with NaN first, to prove that all arrive
+  bool over_tcp = false;  // the two share no memory
 };
 
 struct CheckCall {

@@ -133,6 +133,7 @@ INSIDE = {
     "common/net/security": [],
     "common/net/addresses": ["common/net/security"],
     "common/net": ["common/net/addresses", "common/net/security"],
+    "common/weights/tcp": ["common/weights"],
     "common/ops/cpu/kernels": ["common/ops"],
     "common/ops/cpu": ["common/ops", "common/ops/cpu/kernels"],
     "common/ops/cpu/backward": ["common/ops", "common/ops/cpu", "common/ops/cpu/kernels"],

@@ -6,11 +6,16 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/device/device_memory.h"
+#include "common/weights/host_slots.h"
 
 namespace tandem {
 namespace {
 
 constexpr int64_t kMaxReadBytes = 1 << 20;
+// Slots over TCP are at most so many times the weights, and some more for the alignment of small
+// models: two hold everything twice.
+constexpr int64_t kMostSlotShare = 4;
+constexpr int64_t kSpareBytes = 64 << 20;
 
 absl::Status CheckAnnounced(const SlotShape& shape) {
   // More memory than any machine has, so that products of sizes do not overflow.
@@ -41,28 +46,63 @@ absl::StatusOr<std::unique_ptr<WeightUpdates>> WeightUpdates::Create(
       new WeightUpdates(std::move(storage), std::move(listener), states, options));
 }
 
-absl::Status WeightUpdates::Begin(const UpdateRequest& request) {
+absl::Status WeightUpdates::CheckTurn(const UpdateRequest& request) const {
+  const UpdateId open = transaction_.open();
+  if (request.group_generation < newest_generation_) {
+    return MakeStatus(absl::StatusCode::kAborted,
+                      "update {}, to version {}, is of trainers that have been replaced: they are "
+                      "of generation {}, and this rollout has had an update of generation {}",
+                      request.id.update_number, request.id.version, request.group_generation,
+                      newest_generation_);
+  }
+  if (!transaction_.updating() || request.id.update_number > open.update_number) {
+    return absl::OkStatus();
+  }
+  return MakeStatus(absl::StatusCode::kAborted,
+                    "update {}, to version {}, is over: update {}, to version {}, is open",
+                    request.id.update_number, request.id.version, open.update_number, open.version);
+}
+
+absl::Status WeightUpdates::Begin(const UpdateRequest& request, StreamOffer* offer) {
+  const absl::Status turn = CheckTurn(request);
+  if (!turn.ok()) return states_->ReopenAdmission(turn);
+  newest_generation_ = request.group_generation;
   if (transaction_.updating()) {
-    const UpdateId open = transaction_.open();
-    if (request.id.update_number <= open.update_number) {
-      return MakeStatus(absl::StatusCode::kAborted,
-                        "update {}, to version {}, is over: update {}, to version {}, is open",
-                        request.id.update_number, request.id.version, open.update_number,
-                        open.version);
-    }
-    Abort(open);
+    Abort(transaction_.open());
     states_->CloseAdmission();
   }
   absl::Status begun = states_->Check(RolloutEvent::kBegin);
-  if (begun.ok()) begun = Open(request);
+  if (begun.ok()) begun = Open(request, offer);
   if (!begun.ok()) return states_->ReopenAdmission(begun);
   return states_->Handle(RolloutEvent::kBegin);
 }
 
-absl::Status WeightUpdates::Open(const UpdateRequest& request) {
+// This rollout makes the slots that a trainer asks for.
+absl::Status WeightUpdates::CheckStream(const UpdateRequest& request) const {
+  if (options_.slot_listener == nullptr) {
+    return FailedPrecondition(
+        "update {} is to come over TCP, and this rollout takes none: it has no data listener, as "
+        "it listens on a Unix socket and weight_sync.transport is not tcp",
+        request.id.update_number);
+  }
+  const int64_t most = kMostSlotShare * transaction_.storage().layout().total_bytes() + kSpareBytes;
+  if (!request.slots.direct && request.slots.bytes() <= most) return CheckShape(request.slots);
+  return InvalidArgument("{}{} slots of {} bytes are no slots of an update over TCP",
+                         request.slots.direct ? "direct, " : "", request.slots.slots,
+                         request.slots.slot_bytes);
+}
+
+absl::Status WeightUpdates::Open(const UpdateRequest& request, StreamOffer* offer) {
   TANDEM_RETURN_IF_ERROR(CheckAnnounced(request.slots));
+  if (request.over_tcp) TANDEM_RETURN_IF_ERROR(CheckStream(request));
   TANDEM_RETURN_IF_ERROR(transaction_.Begin(request.id, request.manifest, request.scope));
   request_ = request;
+  if (request.over_tcp) {
+    auto made = options_.slot_listener->Expect(request.id.update_number, request.slots);
+    if (!made.ok()) transaction_.Abort();
+    TANDEM_RETURN_IF_ERROR(made.status());
+    if (offer != nullptr) *offer = *std::move(made);
+  }
   if (!request.scramble) return absl::OkStatus();
   const absl::Status scrambled = transaction_.Scramble();
   if (!scrambled.ok()) transaction_.Abort();
@@ -87,6 +127,10 @@ absl::Status WeightUpdates::ApplyBucket(UpdateId id,
   if (slot < 0 || slot >= request_.slots.slots) {
     return InvalidArgument("slot {} of {} was announced as filled", slot, request_.slots.slots);
   }
+  if (received_.receiver != nullptr) {
+    const absl::Status filled = received_.receiver->Await(slot, options_.slots_timeout);
+    if (!filled.ok()) return EndUpdate(filled);
+  }
   const absl::Status applied = ApplySlot(slot, entries);
   // If the trainer has died, its death caused the driver's error about its memory.
   if (!applied.ok()) TANDEM_RETURN_IF_ERROR(Poll());
@@ -98,7 +142,9 @@ absl::Status WeightUpdates::ApplySlot(int slot, const std::vector<BucketEntry>& 
   TANDEM_RETURN_IF_ERROR(slots.BeginRead(slot, received_.connection));
   TANDEM_RETURN_IF_ERROR(transaction_.Apply(
       request_.id, {slots.slot(slot), request_.slots.slot_bytes, slots.location()}, entries));
-  return slots.EndRead(slot);
+  TANDEM_RETURN_IF_ERROR(slots.EndRead(slot));
+  if (received_.receiver != nullptr) received_.receiver->Free(slot);
+  return absl::OkStatus();
 }
 
 absl::Status WeightUpdates::Commit(UpdateId id, const std::vector<Digest>& digests) {
@@ -136,15 +182,27 @@ absl::Status WeightUpdates::Poll() {
   }
   const absl::Status received = ReceiveSlots(absl::ZeroDuration());
   if (absl::IsDeadlineExceeded(received)) return absl::OkStatus();  // not passed yet
-  if (received.ok() && !received_.connection.closed()) return absl::OkStatus();
+  if (received.ok() && !received_.closed()) return absl::OkStatus();
+  absl::Status why = received;
+  if (why.ok() && received_.receiver != nullptr) why = received_.receiver->why();
+  const absl::Status ended = EndUpdate(why);
+  ForgetSlots();
+  return received.ok() ? ended : received;
+}
+
+// Ends the open update for the reason `why`; OK: its connection has ended.
+absl::Status WeightUpdates::EndUpdate(const absl::Status& why) {
   const UpdateId ended = transaction_.open();
   Abort(ended);
-  ForgetSlots();
-  TANDEM_RETURN_IF_ERROR(received);
+  const std::string left = version() == kNoVersion ? std::string("no complete weights are left")
+                                                   : fmt::format("version {} stays", version());
+  if (!why.ok() && !absl::IsUnavailable(why)) {
+    return Annotate(why,
+                    fmt::format("the update to version {} has ended; {}", ended.version, left));
+  }
   return MakeStatus(absl::StatusCode::kUnavailable,
-                    "the trainer died during the update to version {}; {}", ended.version,
-                    version() == kNoVersion ? std::string("no complete weights are left")
-                                            : fmt::format("version {} stays", version()));
+                    "the trainer died during the update to version {}; {}{}", ended.version, left,
+                    why.ok() ? "" : fmt::format(" ({})", std::string(why.message())));
 }
 
 void WeightUpdates::ReportToStates() {
@@ -173,14 +231,31 @@ void WeightUpdates::DropVersion() {
 // socket by then.
 absl::Status WeightUpdates::ReceiveSlots(absl::Duration timeout) {
   if (received_.slots != nullptr) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(received_,
-                          listener_->Receive(request_.id.update_number, request_.slots, timeout,
-                                             *options_.transport, options_.ledger));
+  if (request_.over_tcp) {
+    TANDEM_ASSIGN_OR_RETURN(received_, AcceptStream(timeout));
+  } else {
+    TANDEM_ASSIGN_OR_RETURN(received_,
+                            listener_->Receive(request_.id.update_number, request_.slots, timeout,
+                                               *options_.transport, options_.ledger));
+  }
   received_.connection.timeout = options_.slots_timeout;
   return absl::OkStatus();
 }
 
+absl::StatusOr<ReceivedSlots> WeightUpdates::AcceptStream(absl::Duration timeout) {
+  TANDEM_ASSIGN_OR_RETURN(auto connection, options_.slot_listener->Take(timeout));
+  ReceivedSlots received;
+  TANDEM_ASSIGN_OR_RETURN(received.slots,
+                          options_.transport->MakeOwn(request_.slots, options_.ledger));
+  received.receiver = std::make_unique<SlotReceiver>(
+      std::move(connection), request_.id.update_number, request_.slots, received.slots->slot(0),
+      options_.slots_timeout);
+  return received;
+}
+
 void WeightUpdates::CloseSlots(Ended how) {
+  if (options_.slot_listener != nullptr) options_.slot_listener->Forget();
+  received_.receiver.reset();
   const bool persistent = received_.slots != nullptr && received_.slots->persistent();
   // Slots are closed before the connection, whose end tells the trainer that they are closed.
   received_.slots.reset();

@@ -1,5 +1,5 @@
-// The rollout's side of weight updates: the socket that receives slots, their mapping, and the
-// transaction that copies them into the storage.
+// The rollout's side of weight updates: the connection over which slots or their contents arrive,
+// and the transaction that copies them into the storage.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <absl/time/time.h>
 
 #include "common/weights/peer_connection.h"
+#include "common/weights/tcp/slot_listener.h"
 #include "common/weights/update_request.h"
 #include "rollout_worker/weights/rollout_state.h"
 #include "rollout_worker/weights/update_transaction.h"
@@ -25,6 +26,9 @@ struct WeightUpdatesOptions {
   absl::Duration slots_timeout = absl::Seconds(30);
   Ledger* ledger = nullptr;                      // counts slots mapped by SharedRegion::MapForeign
   WeightTransport* transport = HostTransport();  // outlives the object
+  // Where contents of slots arrive over TCP; null: no update may come over TCP. Outlives the
+  // object.
+  SlotListener* slot_listener = nullptr;
   // The injected fault "resident weights" flips a bit here after a commit; may be null.
   WeightStorage* resident = nullptr;
 };
@@ -40,12 +44,18 @@ class WeightUpdates {
                                                                RolloutStates* states,
                                                                const WeightUpdatesOptions& options);
 
+  // Whether Begin would refuse the update with Aborted; changes nothing.
+  absl::Status CheckTurn(const UpdateRequest& request) const;
   // Opens an update. If one is open already, it is aborted first if the new number is larger
-  // (its trainer was replaced); Aborted if it is not. Other errors as UpdateTransaction::Begin.
-  absl::Status Begin(const UpdateRequest& request);
+  // (its trainer was replaced); Aborted if it is not, or if the trainers' group is older than one
+  // whose update was begun here before. FailedPrecondition: it is to come over TCP, and there is no
+  // slot_listener; InvalidArgument: and its slots are none that a trainer sends. Other errors as
+  // UpdateTransaction::Begin. `offer` (may be null) receives where the trainer sends the contents
+  // of slots that come over TCP.
+  absl::Status Begin(const UpdateRequest& request, StreamOffer* offer = nullptr);
   // Applies a bucket. The first Apply receives the slots from the socket. Unavailable: the trainer
-  // has died, and the update has ended. Other errors as ConsumerSlots::BeginRead and
-  // UpdateTransaction::Apply.
+  // has died, and the update has ended. Other errors as SlotReceiver::Await, which end the update
+  // too, ConsumerSlots::BeginRead and UpdateTransaction::Apply.
   absl::Status Apply(UpdateId id, int slot, const std::vector<BucketEntry>& entries);
   // Ends the update, whether or not it succeeds, and unmaps the slots. Aborted: `id` is not the
   // open update, which stays open.
@@ -54,11 +64,11 @@ class WeightUpdates {
   void Abort(UpdateId id);
   // Must be called regularly while needs_polling(). Ends the update of a trainer that has died, or
   // closes its persistent slots. Unavailable, once: it ended the update; InvalidArgument: it ended
-  // the update as the passed slots were not the announced ones.
+  // the update as the passed slots were not the announced ones; other errors as of
+  // SlotReceiver::why.
   absl::Status Poll();
   // Whether an update or persistent slots (SlotMemory::persistent) are open.
   bool needs_polling() const { return transaction_.updating() || holds_slots(); }
-  bool holds_slots() const { return persistent_connection_.socket.valid(); }
 
   // Called when the storage was filled from a checkpoint, or has lost its contents.
   absl::Status AdoptVersion(int64_t version);
@@ -86,10 +96,14 @@ class WeightUpdates {
                 std::unique_ptr<PeerListener> listener,
                 RolloutStates* states,
                 const WeightUpdatesOptions& options);
-  absl::Status Open(const UpdateRequest& request);
+  bool holds_slots() const { return persistent_connection_.socket.valid(); }
+  absl::Status CheckStream(const UpdateRequest& request) const;
+  absl::Status Open(const UpdateRequest& request, StreamOffer* offer);
   absl::Status ReceiveSlots(absl::Duration timeout);
+  absl::StatusOr<ReceivedSlots> AcceptStream(absl::Duration timeout);
   absl::Status ApplyBucket(UpdateId id, int slot, const std::vector<BucketEntry>& entries);
   absl::Status ApplySlot(int slot, const std::vector<BucketEntry>& entries);
+  absl::Status EndUpdate(const absl::Status& why);
   enum class Ended { kCommitted, kAborted };
   void CloseSlots(Ended how);
   void ForgetSlots();
@@ -102,7 +116,8 @@ class WeightUpdates {
   RolloutStates* const states_;
   UpdateTransaction transaction_;
   const std::unique_ptr<PeerListener> listener_;
-  UpdateRequest request_;  // of the open update, or of the last one
+  UpdateRequest request_;          // of the open update, or of the last one
+  int64_t newest_generation_ = 0;  // of a trainers' group, of all updates that were begun
   ReceivedSlots received_;
   PeerConnection persistent_connection_;  // of the last committed update whose slots are persistent
 };

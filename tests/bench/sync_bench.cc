@@ -1,7 +1,8 @@
 // tandem-sync-bench [SLOT_MiB]: GB/s of a whole update of a 135M model (269 MB in bf16) from a
 // trainer's shard to committed weights, and of its parts, beside memcpy: through slots, as several
-// ranks send it, and direct, as one rank does. Both sides run in this process, the rollout on a
-// thread of its own; the parts are measured alone.
+// ranks send it; over TCP, as between hosts, here over loopback and in clear text; and direct, as
+// one rank does. Both sides run in this process, the rollout on a thread of its own; the parts are
+// measured alone.
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -19,8 +20,10 @@
 #include "common/device/device.h"
 #include "common/process/threads.h"
 #include "common/weights/cpu_storage_ops.h"
+#include "common/weights/tcp/slot_listener.h"
 #include "rollout_worker/weights/update_transaction.h"
 #include "tests/fakes/memory_weights.h"
+#include "tests/support/listen_for_slots.h"
 #include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem {
@@ -44,8 +47,10 @@ ModelSpec BenchSpec() {
 // A receiver on a separate thread, as in the rollout process.
 class ThreadClient : public UpdateClient {
  public:
-  explicit ThreadClient(UpdateTransaction* receiver)
+  // `listener`: where slots are sent over TCP; null: both sides see the same ones.
+  ThreadClient(UpdateTransaction* receiver, SlotListener* listener)
       : receiver_(receiver),
+        listener_(listener),
         orders_(4),
         replies_{BoundedQueue<absl::Status>(1), BoundedQueue<absl::Status>(1)} {
     thread_ = std::jthread([this] {
@@ -54,19 +59,28 @@ class ThreadClient : public UpdateClient {
   }
   ~ThreadClient() override { orders_.Close(); }
 
+  bool over_tcp() const override { return listener_ != nullptr; }
   absl::StatusOr<PeerConnection> Begin(const UpdateRequest& request,
                                        const ProducerSlots& slots) override {
     request_ = request;
     slots_ = &slots;
     TANDEM_RETURN_IF_ERROR(receiver_->Begin(request.id, request.manifest));
-    return PeerConnection();
+    PeerConnection connection;
+    if (listener_ == nullptr) return connection;
+    const int64_t number = request.id.update_number;
+    TANDEM_ASSIGN_OR_RETURN(const StreamOffer offer, listener_->Expect(number, slots.shape()));
+    TANDEM_ASSIGN_OR_RETURN(
+        connection.sender,
+        SlotSender::Dial({offer.address, offer.ticket, number, slots.shape()}, {}, kTimeout));
+    TANDEM_ASSIGN_OR_RETURN(auto accepted, listener_->Take(kTimeout));
+    TANDEM_ASSIGN_OR_RETURN(own_, HostTransport()->MakeOwn(slots.shape(), nullptr));
+    stream_ = std::make_unique<SlotReceiver>(std::move(accepted), number, slots.shape(),
+                                             own_->slot(0), kTimeout);
+    return connection;
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
     outstanding_[slot] = true;
-    orders_.Push([this, slot, entries] {
-      replies_[slot].Push(
-          receiver_->Apply(request_.id, {slots_->slot(slot), slots_->shape().slot_bytes}, entries));
-    });
+    orders_.Push([this, slot, entries] { replies_[slot].Push(Apply(slot, entries)); });
     return absl::OkStatus();
   }
   absl::Status WaitApply(int slot) override {
@@ -74,15 +88,38 @@ class ThreadClient : public UpdateClient {
     return *replies_[slot].Pop();
   }
   absl::Status Commit(const std::vector<Digest>& digests) override {
-    return receiver_->Commit(request_.id, digests);
+    const absl::Status committed = receiver_->Commit(request_.id, digests);
+    CloseStream();
+    return committed;
   }
   absl::Status Abort(const std::string&) override {
     receiver_->Abort();
+    CloseStream();
     return absl::OkStatus();
   }
 
  private:
+  static constexpr absl::Duration kTimeout = absl::Minutes(1);
+
+  absl::Status Apply(int slot, const std::vector<BucketEntry>& entries) {
+    const int64_t bytes = slots_->shape().slot_bytes;
+    if (stream_ == nullptr) {
+      return receiver_->Apply(request_.id, {slots_->slot(slot), bytes}, entries);
+    }
+    TANDEM_RETURN_IF_ERROR(stream_->Await(slot, kTimeout));
+    TANDEM_RETURN_IF_ERROR(receiver_->Apply(request_.id, {own_->slot(slot), bytes}, entries));
+    stream_->Free(slot);
+    return absl::OkStatus();
+  }
+  void CloseStream() {
+    stream_.reset();
+    own_.reset();
+  }
+
   UpdateTransaction* const receiver_;
+  SlotListener* const listener_;
+  std::unique_ptr<ConsumerSlots> own_;  // of the rollout, where slots are sent
+  std::unique_ptr<SlotReceiver> stream_;
   UpdateRequest request_;
   const ProducerSlots* slots_ = nullptr;
   BoundedQueue<std::function<void()>> orders_;
@@ -211,10 +248,11 @@ double BenchUpdate(const Bench& bench,
                    const WeightLayout& layout,
                    RegionSource& source,
                    std::byte* storage,
-                   int64_t slot_bytes) {
+                   int64_t slot_bytes,
+                   SlotListener* listener) {
   UpdateTransaction receiver(
       CreateCpuStorageOps(&layout, storage, std::make_shared<ThreadPool>(2)));
-  ThreadClient client(&receiver);
+  ThreadClient client(&receiver, listener);
   WeightPublisher publisher(&layout,
                             {.slot_bytes = slot_bytes, .slots = 2, .keep_bytes = int64_t{1} << 40});
   PublishReport best{.seconds = 1e9};
@@ -256,13 +294,27 @@ int Run(int64_t slot_bytes) {
   const Bench bench(bytes);
   const double copied = BenchMemcpy(bench, (*shard)->data(), other->data(), bytes);
   BenchParts(bench, layout, source, storage->data());
-  for (const bool direct : {false, true}) {
-    source.set_direct(direct);
-    const double updated = BenchUpdate(bench, direct ? "update, direct" : "update, through slots",
-                                       layout, source, storage->data(), slot_bytes);
+  const auto listener = testing::ListenOnLoopback();
+  if (!listener.ok()) return 1;
+  struct Way {
+    const char* what;
+    bool direct;
+    SlotListener* listener;
+    const char* target;
+  };
+  double through_slots = 0;
+  for (const Way& way : {Way{"update, through slots", false, nullptr, ""},
+                         Way{"update, over TCP", false, listener->get(), ""},
+                         Way{"update, direct", true, nullptr, " (target 0.60)"}}) {
+    source.set_direct(way.direct);
+    const double updated =
+        BenchUpdate(bench, way.what, layout, source, storage->data(), slot_bytes, way.listener);
     if (updated < 0) return 1;
-    fmt::print("  {:.2f} of memcpy on two threads{}\n", copied / updated,
-               direct ? " (target 0.60)" : "");
+    fmt::print("  {:.2f} of memcpy on two threads{}\n", copied / updated, way.target);
+    if (through_slots == 0) through_slots = updated;
+    if (way.listener != nullptr) {
+      fmt::print("  {:.2f} of an update through slots\n", through_slots / updated);
+    }
   }
   return 0;
 }

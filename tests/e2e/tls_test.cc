@@ -127,6 +127,31 @@ TEST_CASE("processes that each have their own role's certificate train, check an
   REQUIRE(rig.Log("controller").find("0.0.0.0") == std::string::npos);
 }
 
+TEST_CASE("weights go over TCP with each role's certificate, or in clear text if that is allowed") {
+  SkipWithoutOpenSsl();
+  const bool data_tls = GENERATE(true, false);
+  TlsRig rig;
+  rig.Set("weight_sync.transport", "tcp");
+  rig.Set("cluster.data_tls", data_tls ? "true" : "false");
+  TestProcess& controller = rig.StartController();
+  TestProcess trainer =
+      rig.StartWorker("trainer", TlsFlags(rig.ours.Issue("trainer", NamesOf("trainer/0"))));
+  TestProcess rollout =
+      rig.StartWorker("rollout", TlsFlags(rig.ours.Issue("rollout", NamesOf("rollout/0"))));
+  const int code = controller.Wait();
+  INFO(rig.Log("controller") << rig.Log("trainer") << rig.Log("rollout"));
+  REQUIRE(code == 0);
+  REQUIRE(trainer.Wait() == 0);
+  REQUIRE(rollout.Wait() == 0);
+  REQUIRE(rig.Metrics().size() == 3);
+  const std::string sent = rig.Log("trainer"), received = rig.Log("rollout");
+  REQUIRE(sent.find("buckets, over TCP") != std::string::npos);
+  REQUIRE(received.find(data_tls ? ", with TLS" : ", in clear text") != std::string::npos);
+  for (const std::string& log : {sent, received}) {
+    REQUIRE((log.find("in clear text, for whoever") == std::string::npos) == data_tls);
+  }
+}
+
 TEST_CASE("a worker or client without the right certificate is refused and told why") {
   SkipWithoutOpenSsl();
   TlsRig rig;

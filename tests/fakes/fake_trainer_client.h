@@ -50,10 +50,10 @@ class FakeTrainerClient : public TrainerClient {
     done(AnswerComputeLogProbs(step, policy));
   }
   void SyncWeights(const SyncCall& command, Done<SyncReply> done) override {
-    const absl::Status status =
-        journal_.Call(who_, fmt::format("SyncWeights(v{}, targets {}, {}{})", command.version,
-                                        fmt::join(command.senders, "+"), command.rollout_address,
-                                        command.scramble ? ", scramble" : ""));
+    const absl::Status status = journal_.Call(
+        who_, fmt::format("SyncWeights(v{}, targets {}, {}{}{})", command.version,
+                          fmt::join(command.senders, "+"), command.rollout_address,
+                          command.scramble ? ", scramble" : "", command.over_tcp ? ", tcp" : ""));
     if (!status.ok()) return done(status);
     const auto keep = [done](const absl::Status& synced) {
       done(synced.ok() ? absl::StatusOr<SyncReply>(

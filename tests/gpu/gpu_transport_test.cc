@@ -104,9 +104,11 @@ TEST_CASE("a handle of other memory, cut short or spoilt is refused, and the nex
   for (const SlotHandle& handle : {cut, host, spoilt, elsewhere}) {
     GrpcUpdateClient client(pair.channel, {});
     const ForgedSlots forged(**slots, handle);
-    const auto link = client.Begin(
-        {{++version, absl::ToUnixMicros(absl::Now())}, forged.shape(), ManifestOf(pair.layout)},
-        forged);
+    const auto link = client.Begin({.id = {++version, absl::ToUnixMicros(absl::Now())},
+                                    .slots = forged.shape(),
+                                    .manifest = ManifestOf(pair.layout),
+                                    .group_generation = Pair::kGeneration},
+                                   forged);
     REQUIRE(link.ok());
     REQUIRE(client.StartApply(0, {}).ok());
     const absl::Status refused = client.WaitApply(0);

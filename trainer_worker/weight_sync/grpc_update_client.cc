@@ -91,6 +91,8 @@ absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateRequest& upda
   request.set_step(LogStep());
   request.set_scramble(options_.scramble);
   request.set_adapters(update.scope == UpdateScope::kAdapters);
+  request.set_group_generation(update.group_generation);
+  request.set_over_tcp(update.over_tcp);
   ToProto(update.manifest, request.mutable_manifest());
   grpc::ClientContext context;
   const CallDeadline deadline(context, options_.deadline);
@@ -98,9 +100,25 @@ absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateRequest& upda
   v1::BeginUpdateResponse response;
   TANDEM_RETURN_IF_ERROR(FromCall(
       "BeginUpdate", deadline.Explain(calls_->stub->BeginUpdate(&context, request, &response))));
+  if (update.over_tcp) return ConnectOverTcp(response.data_address(), response.ticket(), slots);
   auto connection = PassSlots(response.pair_socket(), update.id.update_number, slots);
   TANDEM_RETURN_IF_ERROR(OfPartner(connection.status()));
-  return PeerConnection{*std::move(connection), options_.deadline};
+  PeerConnection passed;
+  passed.socket = *std::move(connection);
+  passed.timeout = options_.deadline;
+  return passed;
+}
+
+absl::StatusOr<PeerConnection> GrpcUpdateClient::ConnectOverTcp(const std::string& address,
+                                                                const std::string& ticket,
+                                                                const ProducerSlots& slots) const {
+  auto sender = SlotSender::Dial({address, ticket, id_.update_number, slots.shape()}, options_.data,
+                                 options_.deadline);
+  TANDEM_RETURN_IF_ERROR(OfPartner(sender.status()));
+  PeerConnection connection;
+  connection.timeout = options_.deadline;
+  connection.sender = *std::move(sender);
+  return connection;
 }
 
 absl::Status GrpcUpdateClient::StartApply(int slot, const std::vector<BucketEntry>& entries) {

@@ -1,4 +1,5 @@
-// The trainer's client for a rollout that it publishes to, over gRPC and the rollout's Unix socket.
+// The trainer's client for a rollout that it publishes to, over gRPC and the connection that slots
+// are passed or sent over.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <absl/time/time.h>
 #include <grpcpp/channel.h>
 
+#include "common/weights/slot_stream.h"
 #include "common/weights/update_request.h"
 #include "trainer_worker/weight_sync/weight_check.h"
 #include "trainer_worker/weight_sync/weight_publisher.h"
@@ -22,6 +24,8 @@ struct GrpcUpdateClientOptions {
   absl::Duration deadline = absl::Seconds(60);        // of every call, and for the rollout's device
   absl::Duration abort_deadline = absl::Seconds(10);  // of the call that aborts, if shorter
   bool scramble = false;  // the rollout fills its weights with NaN before the first bucket
+  bool over_tcp = false;  // see UpdateClient::over_tcp
+  TcpSecurity data;       // of the connection that slots are sent over
 };
 
 // Not thread-safe. Errors carry the rollout's own message, prefixed with the call.
@@ -31,6 +35,7 @@ class GrpcUpdateClient : public UpdateClient, public WeightReader {
   ~GrpcUpdateClient() override;  // waits for pending applies, at most until their deadline
 
   absl::StatusOr<int64_t> HeldVersion() override;
+  bool over_tcp() const override { return options_.over_tcp; }
   absl::StatusOr<PeerConnection> Begin(const UpdateRequest& update,
                                        const ProducerSlots& slots) override;
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override;
@@ -47,6 +52,9 @@ class GrpcUpdateClient : public UpdateClient, public WeightReader {
 
  private:
   struct Calls;  // the stub and the pending applies
+  absl::StatusOr<PeerConnection> ConnectOverTcp(const std::string& address,
+                                                const std::string& ticket,
+                                                const ProducerSlots& slots) const;
   GrpcUpdateClientOptions options_;
   std::unique_ptr<Calls> calls_;
   UpdateId id_ = {-1, -1};  // of the open update, or of the last one

@@ -65,8 +65,20 @@ void PublishTransaction::Copy(std::byte* to, const void* rows, int64_t bytes) {
 void PublishTransaction::Filled(const std::vector<BucketEntry>& entries, int64_t bytes) {
   if (active()) FaultPoint("sync.bucket");
   if (active()) Check(slots_->EndFill(slot(), bytes));
+  if (active()) Check(SendSlot(bytes));
   if (active()) Check(client_->StartApply(slot(), entries));
   ++bucket_;
+}
+
+absl::Status PublishTransaction::SendSlot(int64_t bytes) {
+  if (link_.sender == nullptr) return absl::OkStatus();
+  const std::byte* const filled = slots_->host_slot(slot());
+  if (filled == nullptr) {
+    return FailedPrecondition(
+        "the slots are memory of a GPU, which cannot be sent to another host: set "
+        "weight_sync.transport=tcp");
+  }
+  return link_.sender->Send(slot(), filled, bytes);
 }
 
 absl::Status PublishTransaction::Commit(const std::vector<Digest>& digests) {
@@ -90,6 +102,12 @@ absl::Status PublishTransaction::Timed(Call&& call) {
 void PublishTransaction::Check(const absl::Status& status) {
   if (status.ok() || !status_.ok()) return;
   status_ = status;
+  if (link_.sender != nullptr) {
+    // Nothing reads the slots from now on, and the rollout waits for no more of them.
+    link_.sender->Stop();
+    const absl::Status sent = link_.sender->status();
+    if (!sent.ok() && sent != status) status_ = Annotate(status, std::string(sent.message()));
+  }
   const absl::Status aborted = client_->Abort(std::string(status.message()));
   if (!aborted.ok()) {
     end_ = EndWithoutAnswer();
@@ -206,10 +224,10 @@ absl::Status WeightPublisher::Send(const std::vector<Bucket>& buckets,
                                    const Manifest& manifest,
                                    UpdateScope scope,
                                    WeightSource& source,
+                                   const SharedTensors* shared,
                                    PublishTransaction& transaction,
                                    PublishReport* report) {
   const std::span<const TensorPlace> places = PlacesOf(*layout_, scope);
-  const SharedTensors* const shared = SharedBy(source);
   int64_t number = 0;
   for (const Bucket& bucket : buckets) {
     const WorkStep step("weight sync", {"bucket", number++});
@@ -224,14 +242,16 @@ absl::Status WeightPublisher::Send(const std::vector<Bucket>& buckets,
   return absl::OkStatus();
 }
 
-const SharedTensors* WeightPublisher::SharedBy(const WeightSource& source) const {
-  return options_.transport->can_share() ? source.shared() : nullptr;
+const SharedTensors* WeightPublisher::SharedBy(const WeightSource& source,
+                                               const UpdateClient* client) const {
+  const bool apart = client != nullptr && client->over_tcp();
+  return options_.transport->can_share() && !apart ? source.shared() : nullptr;
 }
 
 absl::StatusOr<std::vector<Bucket>> WeightPublisher::Plan(const Manifest& manifest,
-                                                          const WeightSource& source,
+                                                          const SharedTensors* shared,
                                                           PublishReport* report) const {
-  report->direct = SharedBy(source) != nullptr;
+  report->direct = shared != nullptr;
   return PlanBuckets(manifest, report->direct ? std::max(options_.slot_bytes, options_.direct_bytes)
                                               : options_.slot_bytes);
 }
@@ -246,25 +266,31 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
   ++update_number_;
   const Manifest manifest = ManifestOf(*layout_, scope);
   // The plan, or the error, is the same on every rank, whether it publishes or not.
-  TANDEM_ASSIGN_OR_RETURN(std::vector<Bucket> buckets, Plan(manifest, source, &report));
+  const SharedTensors* shared = SharedBy(source, client);
+  TANDEM_ASSIGN_OR_RETURN(std::vector<Bucket> buckets, Plan(manifest, shared, &report));
   TANDEM_ASSIGN_OR_RETURN(std::vector<Digest> digests, source.Digests());
   std::optional<PublishTransaction> transaction;
   const auto begin = [&] {
     transaction.emplace(client, options_.transport, &report.wait_seconds);
-    transaction->Begin({.id = {version, update_number_}, .manifest = manifest, .scope = scope},
-                       client == nullptr ? nullptr : ReuseOrCreateSlots(buckets, SharedBy(source)));
+    transaction->Begin({.id = {version, update_number_},
+                        .manifest = manifest,
+                        .scope = scope,
+                        .group_generation = options_.group_generation,
+                        .over_tcp = client != nullptr && client->over_tcp()},
+                       client == nullptr ? nullptr : ReuseOrCreateSlots(buckets, shared));
   };
   begin();
   if (options_.transport->FallBack(transaction->status())) {
     slots_.reset();
     ++update_number_;
-    TANDEM_ASSIGN_OR_RETURN(buckets, Plan(manifest, source, &report));
+    shared = SharedBy(source, client);
+    TANDEM_ASSIGN_OR_RETURN(buckets, Plan(manifest, shared, &report));
     begin();
   }
   report.bytes = ManifestBytes(manifest);
   report.tensors = static_cast<int64_t>(manifest.size());
   report.buckets = client == nullptr ? 0 : static_cast<int64_t>(buckets.size());
-  const absl::Status sent = Send(buckets, manifest, scope, source, *transaction, &report);
+  const absl::Status sent = Send(buckets, manifest, scope, source, shared, *transaction, &report);
   if (!sent.ok()) {
     transaction->Abort(std::string(sent.message()));
     KeepOrDropSlots(transaction->end(), /*committed=*/false);
@@ -275,7 +301,9 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
   const absl::Status committed = transaction->Commit(InOrderOfCommit(digests, manifest.size()));
   const bool arrived = committed.ok() && client != nullptr;
   KeepOrDropSlots(transaction->end(), arrived);
-  if (arrived && slots_->persistent()) lasting_link_ = transaction->TakeConnection();
+  if (arrived && slots_->persistent() && !client->over_tcp()) {
+    lasting_link_ = transaction->TakeConnection();
+  }
   if (slots_ != nullptr && slots_->bytes() > options_.keep_bytes) ReleaseSlots();
   TANDEM_RETURN_IF_ERROR(committed);
   digests_ = std::move(digests);

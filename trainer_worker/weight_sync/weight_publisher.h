@@ -30,7 +30,11 @@ class UpdateClient {
   // The complete version that the rollout holds, even while it sleeps; -1: none, or unknown. A
   // rollout without one needs an update of all weights.
   virtual absl::StatusOr<int64_t> HeldVersion() { return -1; }
-  // Opens the update and passes the slots; `slots` outlives the update. Whether the rollout
+  // Whether the rollout shares no memory with this process, as on another host: what is put into
+  // the slots is then sent over the connection that Begin returns.
+  virtual bool over_tcp() const { return false; }
+  // Opens the update and passes the slots, or connects to send their contents; `slots` outlives the
+  // update. Whether the rollout
   // scrambles its weights first is the client's choice, not the request's. The caller keeps the
   // connection until the update has ended or, for persistent slots, until another update has been
   // committed. The end of the connection tells the rollout that the trainer died, and the other way
@@ -98,6 +102,7 @@ class PublishTransaction {
   absl::Status BeginOnClient(const UpdateRequest& request);
   void Check(const absl::Status& status);
   UpdateEnd EndWithoutAnswer() const;
+  absl::Status SendSlot(int64_t bytes);
 
   UpdateClient* const client_;
   WeightTransport* const transport_;
@@ -200,9 +205,10 @@ class WeightPublisher {
   const std::vector<Digest>& digests() const { return digests_; }
 
  private:
-  const SharedTensors* SharedBy(const WeightSource& source) const;
+  // The tensors that the rollout of `client` can read in place; null: none.
+  const SharedTensors* SharedBy(const WeightSource& source, const UpdateClient* client) const;
   absl::StatusOr<std::vector<Bucket>> Plan(const Manifest& manifest,
-                                           const WeightSource& source,
+                                           const SharedTensors* shared,
                                            PublishReport* report) const;
   absl::StatusOr<ProducerSlots*> ReuseOrCreateSlots(const std::vector<Bucket>& buckets,
                                                     const SharedTensors* shared);
@@ -213,6 +219,7 @@ class WeightPublisher {
                     const Manifest& manifest,
                     UpdateScope scope,
                     WeightSource& source,
+                    const SharedTensors* shared,
                     PublishTransaction& transaction,
                     PublishReport* report);
 

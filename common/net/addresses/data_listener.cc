@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/local_address.h"
+#include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/net/security/tls_credentials.h"
 #include "common/tcp/tcp_address.h"
@@ -35,8 +36,15 @@ absl::StatusOr<std::unique_ptr<TcpListener>> ListenInRange(const std::string& ho
 }  // namespace
 
 absl::StatusOr<TcpSecurity> DataSecurity(const RpcSecurity& security,
-                                         std::vector<std::string> peer_roles) {
+                                         std::vector<std::string> peer_roles,
+                                         bool data_tls) {
   if (!security.enabled()) return TcpSecurity{};
+  if (!data_tls) {
+    LogWarn(
+        "cluster.data_tls=false: data goes to other workers in clear text, for whoever can read or "
+        "change what is on the network");
+    return TcpSecurity{};
+  }
   TANDEM_ASSIGN_OR_RETURN(std::string project, ServedProject(security));
   return TcpSecurity{.cert = security.cert,
                      .key = security.key,
@@ -47,7 +55,7 @@ absl::StatusOr<TcpSecurity> DataSecurity(const RpcSecurity& security,
 
 absl::StatusOr<DataListener> ListenForData(const DataListenOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const std::string host, HostToListenOn(options));
-  if (!options.security.enabled() && !IsLocalAddress(JoinAddress(host, 0))) {
+  if (!options.security.enabled() && !options.clear_text && !IsLocalAddress(JoinAddress(host, 0))) {
     return InvalidArgument(
         "data of other hosts would come to {} without TLS: give --tls-cert, --tls-key and --tls-ca",
         host);

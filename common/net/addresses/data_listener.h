@@ -15,9 +15,11 @@
 namespace tandem {
 
 // The files that data connections use, those of `security`, with peers of `peer_roles` in the
-// project of this process's own certificate. Plain TCP without TLS. Errors as ServedProject.
+// project of this process's own certificate. Plain TCP without TLS, and where `data_tls`
+// (cluster.data_tls) is false, which is then logged. Errors as ServedProject.
 absl::StatusOr<TcpSecurity> DataSecurity(const RpcSecurity& security,
-                                         std::vector<std::string> peer_roles);
+                                         std::vector<std::string> peer_roles,
+                                         bool data_tls = true);
 
 struct DataListenOptions {
   // Of the worker's server ("10.0.0.5:4711"): data comes to the same host. Of a Unix socket it does
@@ -27,6 +29,7 @@ struct DataListenOptions {
   int first_port = 0;
   int last_port = 0;
   TcpSecurity security;
+  bool clear_text = false;  // also for other hosts: cluster.data_tls is false
   NetworkFlags network;
   std::string controller;  // its address
 };

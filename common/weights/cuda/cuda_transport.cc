@@ -13,7 +13,7 @@ namespace tandem {
 
 absl::StatusOr<std::unique_ptr<CudaTransport>> CudaTransport::Create(CudaContext* context,
                                                                      const std::string& key) {
-  const absl::Status probed = key == "shm" ? absl::OkStatus() : ProbeIpc(*context);
+  const absl::Status probed = key == "shm" || key == "tcp" ? absl::OkStatus() : ProbeIpc(*context);
   TANDEM_ASSIGN_OR_RETURN(const CudaTransportChoice choice, ChooseCudaTransport(key, probed));
   LogInfo("{}", choice.why);
   return std::unique_ptr<CudaTransport>(new CudaTransport(context, choice.ipc, key == "auto"));
@@ -93,6 +93,15 @@ absl::StatusOr<std::unique_ptr<ConsumerSlots>> CudaTransport::OpenPinned(PassedS
     pinned_ = pinned;
   }
   return PinnedSlotsOf(context_, std::move(pinned), shape);
+}
+
+absl::StatusOr<std::unique_ptr<ConsumerSlots>> CudaTransport::MakeOwn(const SlotShape& shape,
+                                                                      Ledger* ledger) {
+  TANDEM_RETURN_IF_ERROR(CheckShape(shape));
+  TANDEM_ASSIGN_OR_RETURN(auto slots, HostSlots::Create(shape, ledger, Location::kHost));
+  return PinnedSlotsOf(
+      context_, std::make_shared<PinnedSlots>(context_, std::move(slots), SlotLife::kOneUpdate),
+      shape);
 }
 
 void CudaTransport::Forget() {

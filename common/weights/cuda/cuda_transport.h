@@ -35,6 +35,8 @@ class CudaTransport final : public WeightTransport {
   bool FallBack(const absl::Status& why) override;
   void Proven() override { proven_ = true; }
   absl::StatusOr<std::unique_ptr<ConsumerSlots>> Open(PassedSlots passed, Ledger* ledger) override;
+  absl::StatusOr<std::unique_ptr<ConsumerSlots>> MakeOwn(const SlotShape& shape,
+                                                         Ledger* ledger) override;
   void Forget() override;
 
   bool ipc() const { return ipc_; }

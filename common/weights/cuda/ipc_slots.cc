@@ -96,6 +96,7 @@ class IpcProducer final : public ProducerSlots {
     return absl::OkStatus();
   }
 
+  const std::byte* host_slot(int /*index*/) const override { return nullptr; }
   std::byte* slot(int index) const override {
     return data_ + (shape_.direct ? 0 : index * shape_.slot_bytes);
   }

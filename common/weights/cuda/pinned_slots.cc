@@ -54,6 +54,7 @@ class PinnedProducer final : public ProducerSlots {
         context_->api().Copy(pinned_->slots().slot(index), staging_, bytes, context_->stream()));
     return context_->api().Synchronize(context_->stream());
   }
+  const std::byte* host_slot(int index) const override { return pinned_->slots().slot(index); }
 
  private:
   CudaContext* const context_;

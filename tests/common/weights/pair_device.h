@@ -13,6 +13,7 @@
 #include "common/device/device.h"
 #include "common/weights/layout.h"
 #include "common/weights/storage_ops.h"
+#include "common/weights/tcp/slot_listener.h"
 #include "common/weights/weight_transport.h"
 #include "tests/fakes/memory_weights.h"
 
@@ -41,10 +42,16 @@ class PairDevice {
   virtual int64_t SlackBytes() const = 0;
   // A fault is tried at every one, second, ... bucket: processes take a second to start on a GPU.
   virtual int FaultStride() const { return 1; }
+  // Whether slots are sent over TCP, as between hosts; how for a peer in `role`; and where a
+  // rollout takes them, null if it does not.
+  virtual bool over_tcp() const { return false; }
+  virtual TcpSecurity DataSecurity(const std::string& /*role*/) const { return {}; }
+  virtual absl::StatusOr<std::unique_ptr<SlotListener>> ListenForSlots() { return nullptr; }
 };
 
-// A way that weights may go here: "host"; "ipc" or "shm" between GPUs, also followed by "@" and the
-// UUID of the GPU. FailedPrecondition: there is none.
+// A way that weights may go here: "host"; "tcp", plain, also between GPUs, or "tls"; "ipc"
+// or "shm" between GPUs, also followed by "@" and the UUID of the GPU. FailedPrecondition: there is
+// none.
 absl::StatusOr<std::unique_ptr<PairDevice>> MakePairDevice(const std::string& way);
 // All of them that this program can take.
 std::vector<std::string> PairWays();

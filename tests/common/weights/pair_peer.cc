@@ -28,6 +28,8 @@ absl::Status RunRollout(char** argv) {
   WeightUpdatesOptions options;
   options.pair_socket = argv[2];
   options.transport = device->transport();
+  TANDEM_ASSIGN_OR_RETURN(const auto slots, device->ListenForSlots());
+  options.slot_listener = slots.get();
   TANDEM_ASSIGN_OR_RETURN(auto storage, device->Storage(&layout, weights->data()));
   RolloutStates states;
   states.set_mapped(true, true);
@@ -49,7 +51,10 @@ class FaultyClient : public OrderedClient {
  public:
   FaultyClient(std::shared_ptr<grpc::Channel> channel, PairDevice* device, PairFault fault)
       : OrderedClient(std::move(channel),
-                      {.trainer_boot_id = std::to_string(getpid()), .deadline = kPatience}),
+                      {.trainer_boot_id = std::to_string(getpid()),
+                       .deadline = kPatience,
+                       .over_tcp = device->over_tcp(),
+                       .data = device->DataSecurity("rollout")}),
         device_(device),
         fault_(std::move(fault)) {}
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
@@ -85,9 +90,10 @@ absl::Status RunTrainer(char** argv) {
   TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(argv[1]));
   FaultyClient client(channel, device.get(), {argv[7], std::atoi(argv[8])});
   const int64_t slot_bytes = std::atoll(argv[6]);
-  WeightPublisher publisher(
-      &layout,
-      {.slot_bytes = slot_bytes, .direct_bytes = slot_bytes, .transport = device->transport()});
+  WeightPublisher publisher(&layout, {.slot_bytes = slot_bytes,
+                                      .direct_bytes = slot_bytes,
+                                      .transport = device->transport(),
+                                      .group_generation = std::atoll(argv[10])});
   return publisher.Publish(std::atoll(argv[5]), *weights, &client).status();
 }
 
@@ -97,7 +103,7 @@ int RunPairPeer(int argc, char** argv) {
   const std::string role = argc > 0 ? argv[0] : "";
   absl::Status status = InvalidArgument("rollout or trainer?");
   if (role == "rollout" && argc == 7) status = RunRollout(argv);
-  if (role == "trainer" && argc == 10) status = RunTrainer(argv);
+  if (role == "trainer" && argc == 11) status = RunTrainer(argv);
   if (status.ok()) return 0;
   fmt::print(stderr, "{}\n", status.ToString());
   return 1;

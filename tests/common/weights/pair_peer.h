@@ -1,6 +1,7 @@
 // One side of a pair in a separate process, for the tests of both ends:
 //   rollout ADDRESS PAIR_SOCKET SIZE WAY FAULT AT   serves a WeightUpdates until killed
-//   trainer ADDRESS SIZE WAY SEED VERSION SLOT_BYTES FAULT AT slots|direct   publishes once
+//   trainer ADDRESS SIZE WAY SEED VERSION SLOT_BYTES FAULT AT slots|direct GENERATION
+//                                                   publishes once
 // SIZE: pair_fixture.h. WAY: MakePairDevice. FAULT, at bucket AT (of those with entries):
 //   none
 //   die      SIGKILLs itself before it sends or reads the bucket

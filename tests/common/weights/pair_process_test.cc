@@ -120,6 +120,8 @@ TEST_CASE("W11: a trainer that stalls holds no one up: the next one takes over")
   Pair pair("small", Way());
   const auto rollout = pair.StartRollout();
   const auto weights = pair.Weights(3);
+  // The trainer takes part in the same generation, as its first update.
+  REQUIRE(pair.Publish(1, *weights, 65536).ok());
   const auto stalled = pair.StartTrainer(4, 2, "stall", 5);
   WaitUntil("the trainer's update", [&] { return pair.Status().state() == v1::UPDATING; });
   REQUIRE(pair.Publish(3, *weights, 65536).ok());

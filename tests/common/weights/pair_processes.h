@@ -59,6 +59,9 @@ class Peer {
 };
 
 struct Pair {
+  // Of all trainers: those of an older one are refused.
+  static constexpr int64_t kGeneration = 7;
+
   explicit Pair(const std::string& model_size, const std::string& pair_way = PairWays().front())
       : way(pair_way),
         device(MakePairDevice(pair_way).value()),
@@ -93,14 +96,18 @@ struct Pair {
                                      bool direct = false) {
     return std::make_unique<Peer>(std::vector<std::string>{
         "trainer", address, size, way, std::to_string(seed), std::to_string(version),
-        std::to_string(Slot(slot_bytes)), fault, std::to_string(at), direct ? "direct" : "slots"});
+        std::to_string(Slot(slot_bytes)), fault, std::to_string(at), direct ? "direct" : "slots",
+        std::to_string(kGeneration)});
   }
   absl::StatusOr<PublishReport> Publish(int64_t version,
                                         MemoryWeights& weights,
                                         int64_t slot_bytes,
                                         absl::Duration deadline = kPatience) {
-    GrpcUpdateClient client(
-        channel, {.trainer_boot_id = "boot", .deadline = deadline, .abort_deadline = deadline});
+    GrpcUpdateClient client(channel, {.trainer_boot_id = "boot",
+                                      .deadline = deadline,
+                                      .abort_deadline = deadline,
+                                      .over_tcp = device->over_tcp(),
+                                      .data = device->DataSecurity("rollout")});
     return PublishTo(client, version, weights, slot_bytes);
   }
   absl::StatusOr<PublishReport> PublishTo(UpdateClient& client,
@@ -113,10 +120,7 @@ struct Pair {
                               keep_bytes,
                               /*direct_bytes=*/Slot(slot_bytes),
                               device->transport()};
-    // Larger in a trainer that is made later, in this process or another, as a controller counts
-    // it.
-    options.group_generation =
-        absl::ToInt64Milliseconds(RealClock().Now() - Instant()) % (int64_t{1} << 30);
+    options.group_generation = kGeneration;
     auto& publisher = publishers[{slot_bytes, keep_bytes}];
     if (publisher == nullptr) publisher = std::make_unique<WeightPublisher>(&layout, options);
     return publisher->Publish(version, weights, &client);

@@ -48,10 +48,18 @@ class PairService : public v1::RolloutService::Service {
       response->set_pair_socket(parts.updates->pair_socket());
       parts.trainer = request->trainer_boot_id();
       parts.states->CloseAdmission();
-      return parts.updates->Begin({{request->version(), request->generation()},
-                                   {request->slot_bytes(), request->slots(), request->direct()},
-                                   manifest,
-                                   request->scramble()});
+      StreamOffer offer;
+      TANDEM_RETURN_IF_ERROR(parts.updates->Begin(
+          {.id = {request->version(), request->generation()},
+           .slots = {request->slot_bytes(), request->slots(), request->direct()},
+           .manifest = manifest,
+           .scramble = request->scramble(),
+           .group_generation = request->group_generation(),
+           .over_tcp = request->over_tcp()},
+          &offer));
+      response->set_data_address(offer.address);
+      response->set_ticket(offer.ticket);
+      return absl::OkStatus();
     });
   }
   grpc::Status ApplyBucket(grpc::ServerContext*,

@@ -7,6 +7,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/net/protocol.h"
+#include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/text.h"
 
@@ -38,12 +40,14 @@ class TellingTrainer : public testing::FakeTrainerClient {
 
 // Syncs a fake run's workers by routes that cross.
 struct CrossedSync {
-  explicit CrossedSync(CheckPolicy check = {.when = CheckPolicy::When::kOff})
+  explicit CrossedSync(CheckPolicy check = {.when = CheckPolicy::When::kOff},
+                       bool always_over_tcp = false)
       : weights(pool,
                 CrossedRoutes(),
                 MakeFullCheckFiles({.model_dir = "/model"}),
                 check,
-                ScrambleMode::kFirst) {}
+                ScrambleMode::kFirst,
+                OverTcpByHost(run.registry, always_over_tcp)) {}
 
   FakeRun run{2};
   WorkerPool pool{
@@ -115,6 +119,43 @@ TEST_CASE("each trainer sends to the rollout of its route", "[weight_sync]") {
   REQUIRE(sync.run.journal.Count("trainer 0 SyncWeights(v0, targets 1, )") == 1);
   REQUIRE(sync.run.journal.Count(fmt::format("trainer 1 SyncWeights(v0, targets 1, {})",
                                              AddressOf(sync.pool, 0))) == 1);
+}
+
+TEST_CASE("weights go over TCP where they are to, and not between workers of one host",
+          "[weight_sync]") {
+  const bool forced = GENERATE(false, true);
+  CrossedSync sync({.when = CheckPolicy::When::kOff}, forced);
+  REQUIRE(sync.weights.Sync(0, "").ok());
+  const auto sent = [&](int trainer, int rollout) {
+    return sync.run.journal.Count(
+        fmt::format("trainer {} SyncWeights(v0, targets 0+1, {}, scramble{})", trainer,
+                    AddressOf(sync.pool, rollout), forced ? ", tcp" : ""));
+  };
+  REQUIRE(sent(0, 1) == 1);
+  REQUIRE(sent(1, 0) == 1);
+}
+
+TEST_CASE("weights go over TCP between two nodes, also of one kernel", "[weight_sync]") {
+  testing::FakeClock clock;
+  WorkerRegistry registry(
+      {.topology = {.trainers = 1, .rollouts = 2, .apart = true, .rollout_hosts = 2}}, clock);
+  const auto enter = [&](WorkerKey key, const std::string& node) {
+    const auto entered = registry.Register({.protocol = kProtocolVersion,
+                                            .key = key,
+                                            .address = "10.0.0.1:7",
+                                            .host = {.boot_id = "kernel", .node = node},
+                                            .device = "cpu:0",
+                                            .boot_nonce = key.Text()});
+    INFO(entered.status().ToString());
+    REQUIRE(entered.ok());
+  };
+  enter({WorkerRole::kTrainer, 0}, "a");
+  enter({WorkerRole::kRollout, 0}, "a");
+  enter({WorkerRole::kRollout, 1}, "b");
+  const OverTcp over_tcp = OverTcpByHost(registry, false);
+  REQUIRE_FALSE(over_tcp({.trainer = 0, .rollout = 0}));
+  REQUIRE(over_tcp({.trainer = 0, .rollout = 1}));
+  REQUIRE(OverTcpByHost(registry, true)({.trainer = 0, .rollout = 0}));
 }
 
 TEST_CASE("a check's results are those of the rollouts, whoever looked at them", "[weight_sync]") {

@@ -142,6 +142,8 @@ class Rollout {
     if (source.Byte() < 0xE0) {
       request.clear_manifest();
       ToProto(ManifestOf(engine_->layout()), request.mutable_manifest());
+      // A large one would shut out all updates that follow.
+      request.clear_group_generation();
     }
     v1::BeginUpdateResponse response;
     const bool begun = methods_->BeginUpdate(nullptr, &request, &response).ok();

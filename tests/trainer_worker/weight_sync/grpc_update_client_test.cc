@@ -5,10 +5,12 @@
 #include <grpcpp/grpcpp.h>
 
 #include "common/base/log.h"
+#include "common/base/status.h"
 #include "common/net/channel.h"
 #include "common/net/update_codec.h"
 #include "common/weights/peer_connection.h"
 #include "tandem/v1/rollout.grpc.pb.h"
+#include "tests/support/listen_for_slots.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
@@ -29,6 +31,8 @@ class RecordingRollout : public v1::RolloutService::Service {
                            v1::BeginUpdateResponse* response) override {
     begun = *request;
     response->set_pair_socket(pair_socket_);
+    response->set_data_address(offer.address);
+    response->set_ticket(offer.ticket);
     return grpc::Status::OK;
   }
   grpc::Status ApplyBucket(grpc::ServerContext*,
@@ -50,6 +54,7 @@ class RecordingRollout : public v1::RolloutService::Service {
     return grpc::Status::OK;
   }
 
+  StreamOffer offer;
   v1::BeginUpdateRequest begun;
   v1::ApplyBucketRequest applied;
   v1::CommitUpdateRequest committed;
@@ -91,6 +96,7 @@ TEST_CASE("every request of an update names it and the incarnation, the first on
   const UpdateId id = {4, 100};
   UpdateRequest update = {id, {8192, 3, other}, {{"norm", DType::kBFloat16, {40}}}};
   update.scope = other ? UpdateScope::kAdapters : UpdateScope::kWhole;
+  update.group_generation = 31;
   REQUIRE(client.Begin(update, **slots).ok());
   RequireNames(rollout.begun, id);
   REQUIRE(rollout.begun.slot_bytes() == 8192);
@@ -100,6 +106,8 @@ TEST_CASE("every request of an update names it and the incarnation, the first on
   REQUIRE(rollout.begun.step() == 12);
   REQUIRE(rollout.begun.scramble() == other);
   REQUIRE(rollout.begun.adapters() == other);
+  REQUIRE(rollout.begun.group_generation() == 31);
+  REQUIRE_FALSE(rollout.begun.over_tcp());
   const auto manifest = FromProto(rollout.begun.manifest());
   REQUIRE(manifest.ok());
   REQUIRE(manifest->size() == 1);
@@ -123,6 +131,38 @@ TEST_CASE("every request of an update names it and the incarnation, the first on
   REQUIRE(client.Abort("given up").ok());
   RequireNames(rollout.aborted, id);
   REQUIRE(rollout.aborted.reason() == "given up");
+}
+
+TEST_CASE("an update over TCP connects where the rollout says, with its ticket") {
+  const TempDir dir;
+  const auto listener = testing::ListenOnLoopback();
+  REQUIRE(listener.ok());
+  RecordingRollout rollout("");
+  const SlotShape shape = {8192, 2};
+  rollout.offer = *(*listener)->Expect(100, shape);
+  const std::string address = "unix:" + (dir.path() / "rollout.sock").string();
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+  builder.RegisterService(&rollout);
+  const auto server = builder.BuildAndStart();
+  REQUIRE(server != nullptr);
+  const auto slots = HostTransport()->Create(shape, SlotLife::kOneUpdate, nullptr);
+  REQUIRE(slots.ok());
+  const UpdateRequest update = {.id = {4, 100}, .slots = shape, .over_tcp = true};
+
+  GrpcUpdateClient client(*MakeChannel(address), {.deadline = kPatience, .over_tcp = true});
+  const auto link = client.Begin(update, **slots);
+  INFO(link.status().ToString());
+  REQUIRE(link.ok());
+  REQUIRE(rollout.begun.over_tcp());
+  REQUIRE(link->sender != nullptr);
+  REQUIRE_FALSE(link->socket.valid());
+  REQUIRE((*listener)->Take(kPatience).ok());
+  // The ticket was for one connection; the failure is the rollout's.
+  const absl::Status again = client.Begin(update, **slots).status();
+  REQUIRE(absl::IsUnavailable(again));
+  REQUIRE(OriginOf(again) == FailureOrigin::kPartner);
+  REQUIRE(Says(again, "did not accept the data connection of update 100"));
 }
 
 TEST_CASE("a slot takes no other bucket while one is being applied from it") {

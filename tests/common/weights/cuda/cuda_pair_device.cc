@@ -11,6 +11,7 @@
 #include "tests/common/weights/pair_device.h"
 #include "tests/emulator/emulated_cuda.h"
 #include "tests/gpu/gpu.h"
+#include "tests/support/listen_for_slots.h"
 
 namespace tandem::testing {
 namespace {
@@ -22,6 +23,7 @@ class CudaPairDevice final : public PairDevice {
         emulated_(dynamic_cast<emulator::EmulatedCuda*>(cuda_.get())),
         device_(std::move(context)) {}
   absl::Status Choose(const std::string& key) {
+    over_tcp_ = key == "tcp";
     TANDEM_ASSIGN_OR_RETURN(transport_, CudaTransport::Create(&device_.context(), key));
     return absl::OkStatus();
   }
@@ -65,8 +67,14 @@ class CudaPairDevice final : public PairDevice {
   int64_t SlackBytes() const override {
     return emulated_ == nullptr ? int64_t{16} << 20 : 0;  // what a driver keeps for itself
   }
+  bool over_tcp() const override { return over_tcp_; }
+  absl::StatusOr<std::unique_ptr<SlotListener>> ListenForSlots() override {
+    if (!over_tcp_) return nullptr;
+    return ListenOnLoopback();
+  }
 
  private:
+  bool over_tcp_ = false;
   const std::unique_ptr<CudaApi> cuda_;
   emulator::EmulatedCuda* const emulated_;  // null: a GPU
   CudaDevice device_;
@@ -88,7 +96,7 @@ absl::StatusOr<std::unique_ptr<PairDevice>> MakePairDevice(const std::string& wa
   return made;
 }
 
-std::vector<std::string> PairWays() { return {"ipc", "shm"}; }
+std::vector<std::string> PairWays() { return {"ipc", "shm", "tcp"}; }
 
 std::vector<std::string> PairPeerCommand() {
   std::string program(4096, '\0');

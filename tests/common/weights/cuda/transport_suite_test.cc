@@ -187,12 +187,12 @@ TEST_CASE("W11: a trainer that is gone between two updates leaves nothing open i
         for (int version = 1; version <= 2; ++version) {
           REQUIRE(publisher.Publish(version, *weights, &client).ok());
           REQUIRE(rig.updates->Poll().ok());
-          REQUIRE(rig.updates->holds_slots());
+          REQUIRE(rig.updates->needs_polling());
           REQUIRE(opened() == 1);
         }
       }
       REQUIRE(rig.updates->Poll().ok());
-      REQUIRE(!rig.updates->holds_slots());
+      REQUIRE(!rig.updates->needs_polling());
       REQUIRE(opened() == 0);
       REQUIRE(rig.updates->transaction().version() == 2);
       WeightPublisher restarted(&rig.layout, rig.Options(8192, 2, 1 << 30));
