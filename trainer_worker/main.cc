@@ -151,11 +151,14 @@ absl::Status AwaitOtherHosts(const WorkerFlags& flags,
   const v1::Config& config = agent->registration().config();
   if (TopologyOf(config).trainer_hosts == 1) return absl::OkStatus();
   const PortRange ports = PortRangeOf(config.cluster().port_range());
-  TANDEM_ASSIGN_OR_RETURN(worker->data_security, DataSecurity(flags.security, {"trainer"}));
+  const bool data_tls = config.cluster().data_tls();
+  TANDEM_ASSIGN_OR_RETURN(worker->data_security,
+                          DataSecurity(flags.security, {"trainer"}, data_tls));
   TANDEM_ASSIGN_OR_RETURN(worker->data, ListenForData({.server = address,
                                                        .first_port = ports.first,
                                                        .last_port = ports.last,
                                                        .security = worker->data_security,
+                                                       .clear_text = !data_tls,
                                                        .network = flags.network,
                                                        .controller = flags.controller}));
   agent->SetDataAddress(worker->data.address);

@@ -121,13 +121,6 @@ std::vector<WorkerMember> WorkerPool::Members(WorkerRole role) const {
   return members;
 }
 
-bool ShareHost(const WorkerPool& pool, int trainer, int rollout) {
-  const std::vector<WorkerMember> trainers = pool.Members(WorkerRole::kTrainer);
-  const std::vector<WorkerMember> rollouts = pool.Members(WorkerRole::kRollout);
-  return SameHost(trainers.at(static_cast<size_t>(trainer)).host,
-                  rollouts.at(static_cast<size_t>(rollout)).host);
-}
-
 std::vector<int64_t> WorkerPool::Incarnations() const {
   std::vector<int64_t> incarnations;
   for (const WorkerEntry& entry : registry_.Workers()) incarnations.push_back(entry.incarnation);

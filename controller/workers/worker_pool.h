@@ -102,8 +102,4 @@ class WorkerPool {
   std::map<int, std::shared_ptr<RolloutClient>> rollouts_ ABSL_GUARDED_BY(clients_mutex_);
 };
 
-// Whether trainer and rollout, of these ranks, are on one host, where weights cross through shared
-// memory; between hosts they go over TCP. Not of one that is not ready.
-bool ShareHost(const WorkerPool& pool, int trainer, int rollout);
-
 }  // namespace tandem

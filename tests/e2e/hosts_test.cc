@@ -104,6 +104,41 @@ TEST_CASE("workers on other hosts than the configuration says are refused, and s
   controller.Wait();
 }
 
+// Two trainers and a rollout with devices of their own, each on the host named for it.
+struct HostsApart {
+  int trainer_hosts;
+  const char* trainers[2];
+  const char* rollout;
+};
+
+PlacedRun RunOnHosts(const HostsApart& hosts) {
+  ClusterRig rig(Tiny());
+  rig.SetApart(2, 1);
+  rig.Set("trainer.nnodes", std::to_string(hosts.trainer_hosts));
+  rig.ListenOnPort();
+  rig.UseNode(hosts.trainers[0]);
+  TestProcess& controller = rig.StartController();
+  for (int rank = 0; rank < 2; ++rank) {
+    rig.UseNode(hosts.trainers[rank]);
+    rig.StartTrainer(rank);
+  }
+  rig.UseNode(hosts.rollout);
+  rig.StartRollout(0);
+  const int code = controller.Wait();
+  INFO(rig.Log("controller") << rig.Log("trainer") << rig.Log("trainer", 1) << rig.Log("rollout"));
+  REQUIRE(code == 0);
+  REQUIRE(rig.LeftBehind() == "");
+  REQUIRE(Has(rig.Log("trainer"), "buckets, over TCP"));
+  REQUIRE(Has(rig.Log("trainer"), "trainers of other hosts connect to") ==
+          (hosts.trainer_hosts > 1));
+  return ReadPlacedRun(rig);
+}
+
+TEST_CASE("rollouts on a host of their own, and every worker on one, end with the same bits") {
+  RequireSame(RunOnHosts({1, {"a", "a"}, "b"}), OnOneHost());
+  RequireSame(RunOnHosts({2, {"a", "b"}, "c"}), OnOneHost());
+}
+
 TEST_CASE("the launcher starts one host, and says so before it starts anything") {
   TwoHosts rig;
   TestProcess& launcher = rig.Launch();

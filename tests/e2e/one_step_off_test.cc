@@ -76,6 +76,25 @@ TEST_CASE("one rollout and three generate the same next batches") {
   RequireUndisturbed(RunApart(2, 3));
 }
 
+TEST_CASE("three hosts end with the bits of one") {
+  ClusterRig rig(OneStepOff());
+  rig.SetApart(2, 1);
+  rig.Set("trainer.nnodes", "2");
+  rig.ListenOnPort();
+  rig.UseNode("a");
+  TestProcess& controller = rig.StartController();
+  rig.StartTrainer(0);
+  rig.UseNode("b");
+  rig.StartTrainer(1);
+  rig.UseNode("c");
+  rig.StartRollout(0);
+  const int code = controller.Wait();
+  INFO(rig.Log("controller") << rig.Log("trainer") << rig.Log("trainer", 1) << rig.Log("rollout"));
+  REQUIRE(code == 0);
+  REQUIRE(rig.LeftBehind() == "");
+  RequireUndisturbed(TrainedBy(rig));
+}
+
 // Kills a process of a run with two trainers and `rollouts` rollouts.
 void RequireRecovered(const Fault& fault, int rollouts) {
   INFO(fault.role << " " << fault.rank << " at " << fault.point << " " << fault.nth);

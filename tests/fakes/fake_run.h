@@ -236,6 +236,7 @@ class FakeRun {
     options.val_before_train = false;
     options.run_dir = options.local_dir = dir.path();
     options.probe = false;
+    upcoming = *SampleStore::Open(dir.path() / "samples/upcoming", 1);
     RestartMissing();
   }
 
@@ -256,7 +257,6 @@ class FakeRun {
     auto opened = CheckpointIndex::Open(dir.path() / "checkpoints", 0);
     checkpoints = std::make_unique<CheckpointIndex>(*std::move(opened));
     samples = *SampleStore::Open(dir.path() / "samples", 0);
-    upcoming = *SampleStore::Open(dir.path() / "samples/upcoming", 1);
     fleet = std::make_unique<RolloutFleet>(pool, weights, budget, progress, fleet_options);
     parts = std::make_unique<StepContext>(Parts());
     RunModes modes{.generation = MakeGenerationMode(), .placement = placement};

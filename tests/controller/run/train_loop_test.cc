@@ -250,8 +250,9 @@ TEST_CASE("Every trainer of several hosts is told where all are, and their secre
   // The one that was replaced, and its successor.
   REQUIRE(resets[0][0].members[1].incarnation == 1);
   REQUIRE(resets[0][1].members[1].incarnation == 2);
-  REQUIRE(ShareHost(run.pool, 1, 1));
-  REQUIRE_FALSE(ShareHost(run.pool, 0, 1));
+  const OverTcp over_tcp = OverTcpByHost(run.registry, /*always=*/false);
+  REQUIRE_FALSE(over_tcp({.trainer = 1, .rollout = 1}));
+  REQUIRE(over_tcp({.trainer = 0, .rollout = 1}));
 }
 
 TEST_CASE("A trainer lost before the first checkpoint: the run begins again from the model",
