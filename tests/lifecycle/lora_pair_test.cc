@@ -88,7 +88,8 @@ TEST_CASE("a sync that is lost halfway leaves no version, and the next one sends
     const auto link = client.Begin({.id = {5, number},
                                     .slots = slots->shape(),
                                     .manifest = manifest,
-                                    .scope = UpdateScope::kAdapters},
+                                    .scope = UpdateScope::kAdapters,
+                                    .group_generation = 1},
                                    *slots);
     REQUIRE(link.ok());
     REQUIRE(client.StartApply(0, {{0, 0, manifest[0].rows(), 0}}).ok());

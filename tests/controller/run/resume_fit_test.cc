@@ -91,7 +91,7 @@ TEST_CASE("Groups that cannot go on are refused alike by a dry run and a start",
   REQUIRE(ExitCodeAt(FailedAt::kInputs, other) == kExitDataError);
   const absl::Status off = f.Refusal({});
   REQUIRE(absl::IsFailedPrecondition(off));
-  REQUIRE(Says(off, "partial rollout is off"));
+  REQUIRE(Says(off, "partial rollout and trainer.off_policy_steps are off"));
   REQUIRE(ExitCodeAt(FailedAt::kInputs, off) == kExitDataError);
   // Going back to one sets the later ones aside, but not before it fits.
   const Overrides back = {"trainer.resume_mode=resume_path", "trainer.resume_from_path=" + early};
