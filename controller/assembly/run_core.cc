@@ -108,7 +108,11 @@ absl::StatusOr<std::unique_ptr<SampleStore>> OpenSamples(const v1::Config& confi
 }
 
 absl::StatusOr<std::unique_ptr<SampleStore>> OpenUpcomingSamples(const v1::Config& config) {
-  return SampleStore::Open(config.cluster().run_dir() + "/samples/upcoming", /*keep=*/1);
+  // What nobody writes to has no folder of its own. A folder in samples would be taken for the
+  // samples of an earlier run.
+  const bool used = config.trainer().off_policy_steps() > 0;
+  return SampleStore::Open(config.cluster().run_dir() + (used ? "/upcoming_samples" : "/samples"),
+                           /*keep=*/1);
 }
 
 RunCore::RunCore(const AssemblyOptions& options,

@@ -76,6 +76,16 @@ TEST_CASE("one rollout and three generate the same next batches") {
   RequireUndisturbed(RunApart(2, 3));
 }
 
+TEST_CASE("a run that is told to start anew finds nothing in a fresh folder, and itself later") {
+  ClusterRig rig(OneStepOff());
+  rig.SetApart(2, 1);
+  rig.Set("trainer.resume_mode", "disable");
+  RequireUndisturbed(Finish(rig));
+  REQUIRE_FALSE(Has(rig.Log("controller"), "starting over"));
+  RequireUndisturbed(Finish(rig));
+  REQUIRE(Has(rig.Log("launcher") + rig.Log("controller"), "the earlier run was moved to"));
+}
+
 TEST_CASE("three hosts end with the bits of one") {
   ClusterRig rig(OneStepOff());
   rig.SetApart(2, 1);
