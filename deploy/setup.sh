@@ -2,7 +2,8 @@
 # Installs what building and running needs: Debian packages, and LibTorch from the torch wheel
 # under .deps/venv. Idempotent; what is installed already is not touched, and an interrupted
 # set-up continues with the missing parts.
-#   deploy/setup.sh [--dev]     --dev adds the formatter and the linter that .ci/run uses, and the fuzzer
+#   deploy/setup.sh [--dev]     --dev adds the formatter and the linter that .ci/run uses, the fuzzer, and
+#                               what checks Kubernetes manifests
 # Environment: TANDEM_HOME = folder of .deps, .cache, models, data and runs (default: the checkout, or
 # $TANDEM_BUILD_DIR-home where the checkout cannot be written).
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -20,13 +21,19 @@ DEV_PACKAGES=(clang-format clang-tidy clang libclang-rt-14-dev)
 # libtorch_cpu.so needs the two CUDA runtime libraries even where there is no GPU.
 WHEELS=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 WHEELS_MIB=550 # to download
+# Schemas of Kubernetes' objects, for deploy/kubernetes/validate.py.
+SCHEMAS=(kubernetes-validate==1.37.0 kubeflow-trainer-api==2.3.0)
 UNPACKED_MIB=1300
 LOG="$CACHE/logs/setup.log"
 
 usage_if_asked "$@"
+dev=""
 for argument in "$@"; do
   case "$argument" in
-    --dev) PACKAGES+=("${DEV_PACKAGES[@]}") ;;
+    --dev)
+      PACKAGES+=("${DEV_PACKAGES[@]}")
+      dev=yes
+      ;;
     *) fail_usage "unknown argument $argument" ;;
   esac
 done
@@ -155,8 +162,18 @@ install_libtorch() {
   say "LibTorch: done in $(seconds "$begin") s"
 }
 
+install_schemas() {
+  local begin=$SECONDS stamp="$VENV/tandem-schemas"
+  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "${SCHEMAS[*]}" ]; then return; fi
+  : >"$LOG"
+  in_front venv_pip install "${SCHEMAS[@]}" || explain_failure "installing ${SCHEMAS[*]}" "$LOG" "$HOME_DIR"
+  printf '%s' "${SCHEMAS[*]}" >"$stamp"
+  say "schemas of Kubernetes: done in $(seconds "$begin") s"
+}
+
 need_home
 mkdir -p "${LOG%/*}"
 install_packages
 install_libtorch
+[ -z "$dev" ] || install_schemas
 say "set-up is complete ($(seconds) s)"

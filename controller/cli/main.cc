@@ -15,6 +15,7 @@
 #include "common/types/sample.h"
 #include "controller/cli/api_commands.h"
 #include "controller/cli/batch_command.h"
+#include "controller/cli/kubernetes/manifests_command.h"
 #include "controller/cli/local_commands.h"
 #include "controller/cli/lora_command.h"
 #include "controller/cli/memory_command.h"
@@ -61,6 +62,7 @@ struct Options {
   LoraMergeOptions lora;
   LoraInspectOptions inspect;
   PlanOptions plan;
+  ManifestsOptions manifests;
   FromVerlOptions from_verl;
   MemoryOptions memory;
   ReportOptions report;
@@ -104,6 +106,8 @@ class CommandLine {
   }
 
   int Run(int argc, char** argv) {
+    o_.manifests.command_line = "tandemctl";
+    for (int i = 1; i < argc; ++i) o_.manifests.command_line += CommandWords("", argv[i]);
     try {
       app_.parse(argc, argv);
     } catch (const CLI::RequiredError& error) {
@@ -320,6 +324,37 @@ class CommandLine {
     plan->add_option("--html", o_.plan.html, "write a page with the same bars");
   }
 
+  void AddManifests() {
+    CLI::App* manifests =
+        app_.add_subcommand("manifests", "write what a cluster starts a run from");
+    manifests->require_subcommand(1);
+    CLI::App* kubernetes = Local(
+        manifests, "kubernetes", "print a run's objects for kubectl apply; never run on a cluster",
+        [this] { return KubernetesManifestsCommand(o_.manifests, &failed_at_, std::cout); });
+    ManifestsOptions& options = o_.manifests;
+    kubernetes->add_option("CONFIG", options.config, "YAML file")->required();
+    AddOverrides(kubernetes, options.overrides);
+    options.image = "tandem:" + std::string(ThisBuild().version);
+    kubernetes
+        ->add_option("--format", options.format,
+                     "jobset (needs the JobSet controller) or jobs (Indexed Jobs)")
+        ->check(CLI::IsMember({"jobset", "jobs"}))
+        ->capture_default_str();
+    kubernetes->add_option("--name", options.name, "begins the name of every object")
+        ->capture_default_str();
+    kubernetes->add_option("--namespace", options.name_space, "of all objects")
+        ->capture_default_str();
+    kubernetes->add_option("--image", options.image, "with the programs")->capture_default_str();
+    kubernetes->add_option("--mount", options.mounts,
+                           "CLAIM=/path, or CLAIM=/path:ro: a PersistentVolumeClaim for every pod; "
+                           "may be repeated");
+    kubernetes->add_option("--model-dir", options.model_dir,
+                           "folder with the model's config.json on this machine, if model.path is "
+                           "not on it");
+    kubernetes->add_option("--device-memory", options.device_memory,
+                           "of one GPU of the cluster: 80GiB, 80GB");
+  }
+
   void AddDriving() {
     CLI::App* run = Api(&app_, "run", "train N more steps, then pause",
                         [this](ApiCommands& api) { return api.Run(o_.steps, !o_.no_wait); });
@@ -399,6 +434,7 @@ class CommandLine {
     convert->add_option("INPUT", o_.input, "file, or folder of files, to read")->required();
     convert->add_option("OUTPUT", o_.output, "JSONL file to write")->required();
     AddPlan();
+    AddManifests();
     AddBatch();
     AddParity();
     AddWeights();

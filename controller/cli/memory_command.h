@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <absl/status/status.h>
-#include <absl/status/statusor.h>
 
 #include "controller/report/memory_text.h"
 
@@ -40,11 +39,6 @@ struct PlanOptions {
   std::string html;  // page to write; empty: none
   bool json = false;
 };
-
-// "80GiB", "512 MiB", "80GB", "1073741824" (bytes); K, M, G, T with iB (powers of 1024) or B
-// (powers of 1000). InvalidArgument: names the text and the valid spellings; also for less than 1
-// MiB, where a unit was probably forgotten.
-absl::StatusOr<int64_t> ParseBytes(const std::string& text);
 
 struct PlanOutcome {
   // 0: the plan fits; 1: it does not; 64: error in flags or configuration; 65, 66: config.json is

@@ -67,22 +67,6 @@ TEST_CASE("A plan of adapters on modules that the model lacks is refused", "[ctl
   REQUIRE(out.str().empty());
 }
 
-TEST_CASE("Amounts of memory are read with their units", "[ctl][plan]") {
-  REQUIRE(ParseBytes("80GiB").value() == 80 * kPlanCommandGib);
-  REQUIRE(ParseBytes("512 MiB").value() == 512 << 20);
-  REQUIRE(ParseBytes("80GB").value() == 80'000'000'000);
-  REQUIRE(ParseBytes("1.5MiB").value() == 1536 << 10);
-  REQUIRE(ParseBytes("85899345920").value() == 80 * kPlanCommandGib);
-  for (const char* wrong : {"80", "80B", "1000 KB", "", "GiB", "80GiBs", "80 Gi", "80.0.1GiB",
-                            "x80GiB", "0GiB", "-1GiB", "9999999999GiB"}) {
-    INFO(wrong);
-    REQUIRE_FALSE(ParseBytes(wrong).ok());
-  }
-  for (const char* wrong : {"80 gigs", "80"}) {
-    REQUIRE(std::string(ParseBytes(wrong).status().message()).find("80GiB") != std::string::npos);
-  }
-}
-
 TEST_CASE("The 7B configuration plans from its config.json alone, and fits 80 GiB", "[ctl][plan]") {
   std::ostringstream out;
   const PlanOutcome outcome = PlanCommand(SevenB("80GiB"), out);

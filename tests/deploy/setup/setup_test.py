@@ -40,6 +40,17 @@ class SetUpTest(ScriptTest):
         self.assertRegex(said, r"40 % of \d\d Debian packages downloaded")
         self.assertRegex(said, r"80 % of \d\d Debian packages installed")
 
+    def test_schemas_are_for_developers_and_installed_once(self):
+        self.succeeds("setup.sh")
+        self.assertFalse(any("kubernetes-validate" in call for call in self.checkout.calls()))
+        self.checkout.wrong("install", "NewConnectionError: Failed to establish a new connection")
+        self.assertIn("installing kubernetes-validate==1.37.0", self.fails("setup.sh", "--dev"))
+        self.checkout.wrong("install")
+        self.succeeds("setup.sh", "--dev")
+        self.checkout.forget_calls()
+        self.succeeds("setup.sh", "--dev")
+        self.assertEqual(self.checkout.calls("python "), [])
+
     def test_no_network_for_packages(self):
         self.checkout.missing_packages()
         self.checkout.wrong("apt-install", "E: Failed to fetch http://x: Temporary failure resolving 'x'")
