@@ -328,9 +328,10 @@ class CommandLine {
     CLI::App* manifests =
         app_.add_subcommand("manifests", "write what a cluster starts a run from");
     manifests->require_subcommand(1);
-    CLI::App* kubernetes = Local(
-        manifests, "kubernetes", "print a run's objects for kubectl apply; never run on a cluster",
-        [this] { return KubernetesManifestsCommand(o_.manifests, &failed_at_, std::cout); });
+    CLI::App* kubernetes =
+        Local(manifests, "kubernetes",
+              "print a run as objects; never run on a cluster, and not startable yet",
+              [this] { return KubernetesManifestsCommand(o_.manifests, &failed_at_, std::cout); });
     ManifestsOptions& options = o_.manifests;
     kubernetes->add_option("CONFIG", options.config, "YAML file")->required();
     AddOverrides(kubernetes, options.overrides);
