@@ -1,6 +1,6 @@
 #include "controller/cli/kubernetes/manifests.h"
 
-#include <initializer_list>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -180,13 +180,18 @@ Json AgentJob(const Manifests& m, const PodGroup& group) {
   return job;
 }
 
+// The specs of all Jobs, by the names of their groups.
+std::vector<std::pair<std::string, Json>> JobSpecs(const Manifests& m) {
+  std::vector<std::pair<std::string, Json>> specs = {{"controller", ControllerJob(m)}};
+  for (const PodGroup& group : m.pods.groups) specs.emplace_back(group.name, AgentJob(m, group));
+  return specs;
+}
+
 Json JobSet(const Manifests& m) {
   Json jobs = Json::array();
-  const auto add = [&jobs](const std::string& name, const Json& job) {
-    jobs.push_back({{"name", name}, {"replicas", 1}, {"template", {{"spec", job}}}});
-  };
-  add("controller", ControllerJob(m));
-  for (const PodGroup& group : m.pods.groups) add(group.name, AgentJob(m, group));
+  for (const auto& [name, spec] : JobSpecs(m)) {
+    jobs.push_back({{"name", name}, {"replicas", 1}, {"template", {{"spec", spec}}}});
+  }
   const Json rule = {{"name", "hopeless"},
                      {"action", "FailJobSet"},
                      {"onJobFailureReasons", {"PodFailurePolicy"}}};
@@ -208,14 +213,12 @@ Json JobSet(const Manifests& m) {
 
 std::vector<Json> Jobs(const Manifests& m) {
   std::vector<Json> jobs;
-  const auto add = [&](const std::string& name, const Json& spec) {
+  for (const auto& [name, spec] : JobSpecs(m)) {
     jobs.push_back({{"apiVersion", "batch/v1"},
                     {"kind", "Job"},
                     {"metadata", Metadata(m, m.name + "-" + name)},
                     {"spec", spec}});
-  };
-  add("controller", ControllerJob(m));
-  for (const PodGroup& group : m.pods.groups) add(group.name, AgentJob(m, group));
+  }
   return jobs;
 }
 

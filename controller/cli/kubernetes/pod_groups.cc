@@ -1,6 +1,7 @@
 #include "controller/cli/kubernetes/pod_groups.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tandem {
 namespace {
@@ -11,11 +12,10 @@ struct Share {
 };
 
 int64_t HostBytes(const MemoryPlan& memory, const PlannedPhase& phase, bool trainer) {
+  if (memory.host_is_device) return memory.Bytes(phase, trainer);
   int64_t bytes = 0;
   for (const MemoryLine& line : phase.lines) {
-    const bool in_host_memory =
-        memory.host_is_device ? memory.Bytes(line) > 0 : line.location == Location::kHost;
-    if (line.trainer == trainer && in_host_memory) bytes += line.bytes;
+    if (line.trainer == trainer && line.location == Location::kHost) bytes += line.bytes;
   }
   return bytes;
 }
@@ -49,7 +49,6 @@ PodPlan PlanPods(const Topology& topology, const MemoryPlan& memory, ThreadsByRo
     plan.hosts += pods;
     plan.groups.push_back(std::move(group));
   };
-  plan.hosts = 0;
   const int trainers = topology.trainers_per_host();
   const int rollouts = topology.rollouts_per_host();
   if (topology.apart) {

@@ -22,9 +22,7 @@ struct PodGroup {
 
 struct PodPlan {
   std::vector<PodGroup> groups;
-  int hosts = 1;  // pods of all groups
-
-  bool gpu() const { return groups.front().gpus > 0; }
+  int hosts = 0;  // pods of all groups
 };
 
 // Colocated: one group with a pod for each of the trainers' hosts. Apart: the trainers' hosts and
