@@ -13,8 +13,8 @@ one is full; so it mostly stays where it is when others come, go or grow. A prog
 than a turn by itself is an error. Costs come from sanitizer_costs.txt. Programs that use what changed
 since the recorded commit, or are compiled by a CMake file that did, are added to the turn that this
 run draws (ci_turns.py), the cheapest first, for --changed-seconds more (150). --out DIR writes
-address.targets and thread.targets for ninja, address.tests and thread.tests for ctest; --show prints
-all turns.
+address.targets and thread.targets for ninja, address.tests and thread.tests for ctest, a program a line,
+the cheapest first; --show prints all turns.
 """
 import argparse
 import fnmatch
@@ -238,15 +238,18 @@ def show(turns, left, estimate):
 
 
 def write(folder, sanitizers, programs):
-    """What ninja builds and what ctest runs; files of a sanitizer that has nothing in this turn are empty."""
+    """What ninja builds, a program a line, and on the same line of the other file what ctest runs of it; files of
+    a sanitizer that has nothing in this turn are empty."""
     folder.mkdir(parents=True, exist_ok=True)
     for sanitizer in sanitizers:
-        mine = [program for program in programs if program.sanitizer == sanitizer]
-        names = sorted(test for program in mine for test in program.tests)
-        escaped = [re.sub(r"([\[\]().*+?^$|\\])", r"\\\1", name) for name in names]
-        targets = dict.fromkeys(program.name for program in mine)
-        (folder / f"{sanitizer}.targets").write_text("".join(f"{name}\n" for name in targets))
-        (folder / f"{sanitizer}.tests").write_text(f"^({'|'.join(escaped)})$\n" if names else "")
+        tests = {}  # {program: names}, in the order of the turn
+        for program in programs:
+            if program.sanitizer == sanitizer:
+                tests.setdefault(program.name, []).extend(program.tests)
+        lines = ["|".join(re.sub(r"([\[\]().*+?^$|\\])", r"\\\1", name) for name in sorted(names))
+                 for names in tests.values()]
+        (folder / f"{sanitizer}.targets").write_text("".join(f"{name}\n" for name in tests))
+        (folder / f"{sanitizer}.tests").write_text("".join(f"{line}\n" for line in lines))
 
 
 def tell(drawn, total, today, unaffordable, left, estimate):
@@ -331,7 +334,9 @@ def main():
                                       estimate, args.seconds + args.changed_seconds)
     tell(drawn, len(programs), today, unaffordable, left, estimate)
     if args.out:
-        write(args.out, args.builds, today)
+        cheapest_first = []
+        take_in(cheapest_first, today, estimate, float("inf"))
+        write(args.out, args.builds, cheapest_first)
     return 0
 
 

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -244,6 +245,14 @@ class SectionsTest(unittest.TestCase):
         reserved, meant, limit = map(int, line.split())
         self.assertLess(reserved, meant)
         self.assertLessEqual(limit, 5400)
+
+    def test_sanitizers_have_what_is_left_of_the_time_that_all_is_meant_to_take(self):
+        for spent, expected in ((100, "SANITIZER_SECONDS"), (3400, "(MEANT - 3400)"), (4100, "SANITIZER_LEAST")):
+            _, text = self.sections(f"SECONDS={spent}\nmore=$((SECONDS - {spent})) given=$(sanitizer_seconds)\n"
+                                    f'echo "given $((given - {expected})) $more"; SECONDS=0')
+            given, more = map(int, re.search(r"given (-?\d+) (\d+)", text).groups())
+            self.assertLessEqual(-given, more + 1, text)  # a second may have passed
+            self.assertLessEqual(given, 0, text)
 
     LEAVER = "section leaver 60 bash -c 'setsid sleep {} >/dev/null 2>&1 &{}'\nsection next 60 true"
 

@@ -117,8 +117,17 @@ class DealTest(unittest.TestCase):
         self.assertGreater(len(turns), 1)
         self.assertEqual(sorted(test for turn in turns for one in turn for test in one.tests), sorted(whole.tests))
         with tempfile.TemporaryDirectory() as folder:
-            sanitize_plan.write(pathlib.Path(folder), ["thread"], shares[:2])
+            sanitize_plan.write(pathlib.Path(folder), ["address", "thread"], shares[:2])
             self.assertEqual((pathlib.Path(folder) / "thread.targets").read_text(), "tests/test_golden\n")
+            self.assertEqual((pathlib.Path(folder) / "address.tests").read_text(), "")
+
+    def test_what_ctest_runs_of_a_program_is_on_its_line(self):
+        programs = [program("address", "tests/b", [], tests=2), program("address", "tests/a.b", [], tests=1)]
+        with tempfile.TemporaryDirectory() as folder:
+            sanitize_plan.write(pathlib.Path(folder), ["address"], programs)
+            self.assertEqual((pathlib.Path(folder) / "address.targets").read_text(), "tests/b\ntests/a.b\n")
+            self.assertEqual((pathlib.Path(folder) / "address.tests").read_text(),
+                             "tests/b0|tests/b1\ntests/a\\.b0\n")
 
     def test_costs_without_a_row_are_counted(self):
         estimate = sanitize_plan.Estimate(self.PROGRAMS, sanitize_plan.Costs({"s": 1.0}, {"p00": 1.0}))
@@ -193,7 +202,7 @@ class WriteTest(unittest.TestCase):
             out = pathlib.Path(folder)
             sanitize_plan.write(out, ["address", "thread"], [program("address", "p(1)", ["a"], 2)])
             self.assertEqual((out / "address.targets").read_text(), "p(1)\n")
-            self.assertEqual((out / "address.tests").read_text(), "^(p\\(1\\)0|p\\(1\\)1)$\n")
+            self.assertEqual((out / "address.tests").read_text(), "p\\(1\\)0|p\\(1\\)1\n")
             self.assertEqual((out / "thread.targets").read_text(), "")
 
 
