@@ -15,7 +15,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 CONFIG="$ROOT/configs/quickstart.yaml"
 MINUTES=5
 FEWEST=8
-PROGRAMS=(tandem-controller tandem-trainer tandem-rollout tandem-parity tandemctl tandem-launcher)
+PROGRAMS=(tandem-controller tandem-trainer tandem-rollout tandem-parity tandemctl tandem-launcher tandem-agent)
 
 usage_if_asked "$@"
 split_values "--steps --set" "$@"

@@ -2,8 +2,9 @@
 # Installs what building and running needs: Debian packages, and LibTorch from the torch wheel
 # under .deps/venv. Idempotent; what is installed already is not touched, and an interrupted
 # set-up continues with the missing parts.
-#   deploy/setup.sh [--dev]     --dev adds the formatter and the linter that .ci/run uses, the fuzzer, and
-#                               what checks Kubernetes manifests
+#   deploy/setup.sh [--dev] [--cluster]
+# --dev       adds the formatter and the linter that .ci/run uses, the fuzzer, and what checks Kubernetes manifests
+# --cluster   adds Slurm, for runs of several nodes on this machine (deploy/slurm/local_cluster.sh) and their tests
 # Environment: TANDEM_HOME = folder of .deps, .cache, models, data and runs (default: the checkout, or
 # $TANDEM_BUILD_DIR-home where the checkout cannot be written).
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -18,6 +19,7 @@ PACKAGES=(
 )
 # The last two build the fuzz targets: libFuzzer and the sanitizers are not part of clang itself.
 DEV_PACKAGES=(clang-format clang-tidy clang libclang-rt-14-dev)
+CLUSTER_PACKAGES=(slurm-wlm munge iproute2 procps)
 # libtorch_cpu.so needs the two CUDA runtime libraries even where there is no GPU.
 WHEELS=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 WHEELS_MIB=550 # to download
@@ -34,6 +36,7 @@ for argument in "$@"; do
       PACKAGES+=("${DEV_PACKAGES[@]}")
       dev=yes
       ;;
+    --cluster) PACKAGES+=("${CLUSTER_PACKAGES[@]}") ;;
     *) fail_usage "unknown argument $argument" ;;
   esac
 done

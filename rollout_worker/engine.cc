@@ -74,7 +74,7 @@ absl::Status Engine::Build(const EngineOptions& options) {
   memory_ = std::make_unique<RolloutMemory>(&states_, weights_.get(), kv_.get(), runner_.get(),
                                             updates_.get());
   generator_ = std::make_unique<Generator>(generator, runner_.get(), kv_.get());
-  core_.emplace(RolloutCore{*generator_, *memory_, *updates_, *runner_});
+  core_.emplace(RolloutCore{*generator_, *memory_, *updates_, *runner_, states_});
   // A host allocates pages at first touch, a GPU when they are mapped. A worker that restarts while
   // its trainer runs a pass therefore maps no memory until its controller wakes it for a sync.
   if (device->is_host() || options.load_weights) TANDEM_RETURN_IF_ERROR(memory_->MapAll());

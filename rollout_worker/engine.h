@@ -66,6 +66,7 @@ struct RolloutCore {
   RolloutMemory& memory;
   WeightUpdates& weights;
   const ModelRunner& model;
+  RolloutStates& states;
   // Checks that the data that a forward pass reads, apart from tokens and KV, is unchanged: the
   // weights of `version`, their padding and the rope tables. Errors: WeightUpdates::Verify,
   // ModelRunner::VerifyTables.

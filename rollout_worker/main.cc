@@ -1,5 +1,6 @@
 // tandem-rollout: generates samples with the weights that its trainer sends.
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -11,7 +12,7 @@
 #include "common/config/config.h"
 #include "common/device/device_memory.h"
 #include "common/net/addresses/announced_address.h"
-#include "common/net/membership_agent.h"
+#include "common/net/membership/membership_agent.h"
 #include "common/net/protocol.h"
 #include "common/net/server.h"
 #include "common/net/worker_program.h"
@@ -22,6 +23,7 @@
 #include "common/process/progress_watchdog.h"
 #include "common/process/stop_signal.h"
 #include "common/text/tokenizer.h"
+#include "common/types/topology.h"
 #include "rollout_worker/data_listener.h"
 #include "rollout_worker/rollout_service.h"
 #include "rollout_worker/worker_options.h"
@@ -68,13 +70,18 @@ absl::Status Serve(const WorkerFlags& flags,
                           Tokenizer::Load(registration.config().model().path()));
   TANDEM_ASSIGN_OR_RETURN(EngineOptions options,
                           MakeEngineOptions(registration, flags.rank, address, tokenizer));
-  const int neighbours = TopologyOf(registration.config()).rollouts_per_host();
+  const Topology topology = TopologyOf(registration.config());
+  flags.security.publisher->store(topology.PublisherOf(flags.rank));
+  const int neighbours = topology.rollouts_per_host();
   options.cores = ComputeCores(flags.rank % neighbours, neighbours, options.threads);
   TANDEM_ASSIGN_OR_RETURN(options.backend,
                           MakeBackend({.device = registration.config().trainer().device(),
                                        .place = flags.device,
                                        .threads = options.threads,
                                        .cores = options.cores}));
+  if (const std::string& folder = registration.config().cluster().local_dir(); !folder.empty()) {
+    TANDEM_RETURN_IF_ERROR(Annotate(MakePrivateFolder(folder), "cluster.local_dir"));
+  }
   if (!options.backend->device()->is_host()) options.device_bytes = join.device_memory_bytes;
   TANDEM_ASSIGN_OR_RETURN(*slots, ListenForSlots(registration.config(), address, flags));
   options.updates.slot_listener = slots->get();
@@ -124,6 +131,8 @@ int main(int argc, char** argv) {
       "rollout", "Tandem rollout worker: generates samples with the weights its trainer sends.",
       argc, argv, &flags);
   if (parsed != tandem::kExitDone) return std::max(parsed, 0);
+  // The server starts before the controller says which trainer it is.
+  flags.security.publisher = std::make_shared<std::atomic<int>>(-1);
   tandem::InitLog("rollout", flags.rank);
   tandem::InitFaultPoints("rollout", flags.rank);
   tandem::FaultPoint("start");

@@ -354,8 +354,10 @@ grpc::Status GrpcRolloutService::Wake(grpc::ServerContext* /*context*/,
     const Instant start = RealClock().Now();
     const std::vector<std::string> tags = Strings(request->tags());
     TANDEM_ASSIGN_OR_RETURN(const int64_t mapped,
-                            engine.Run("wake", RunningRequests::kKeep,
-                                       [&](RolloutCore& core) { return core.memory.Wake(tags); }));
+                            engine.Run("wake", RunningRequests::kKeep, [&](RolloutCore& core) {
+                              core.states.KnowGroup(request->group_generation());
+                              return core.memory.Wake(tags);
+                            }));
     response->set_taken_bytes(mapped);
     *response->mutable_report() = Report(engine, "wake", start);
     return absl::OkStatus();
@@ -428,6 +430,7 @@ grpc::Status GrpcRolloutService::AbortUpdate(grpc::ServerContext* /*context*/,
     const UpdateId id = {request->version(), request->generation()};
     const absl::Status aborted =
         engine.Run("abort update", RunningRequests::kKeep, [&](RolloutCore& core) {
+          core.states.KnowGroup(request->group_generation());
           core.weights.Abort(id);
           return absl::OkStatus();
         });

@@ -28,9 +28,9 @@ bool MayRestartDuringPass(const v1::RegisterResponse& registration) {
 
 }  // namespace
 
-std::string PairSocketPath(const std::string& listen, const std::string& run_dir, int rank) {
+std::string PairSocketPath(const std::string& listen, const std::string& local_dir, int rank) {
   std::string directory = UnixSocketDirectory(listen);
-  if (directory.empty()) directory = run_dir;
+  if (directory.empty()) directory = local_dir;
   const std::string path =
       fs::absolute(fmt::format("{}/pair-{}.sock", directory, rank)).lexically_normal().string();
   if (!directory.empty() && path.size() <= kLongestSocketPath) return path;
@@ -82,7 +82,10 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& regi
   }
   options.generator.tokenizer = std::move(tokenizer);
   options.transport = config.weight_sync().transport();
-  options.updates.pair_socket = PairSocketPath(listen, registration.run_dir(), rank);
+  // A run directory that hosts share may be on a file system without sockets.
+  const bool has_local_dir = !config.cluster().local_dir().empty();
+  options.updates.pair_socket = PairSocketPath(
+      listen, has_local_dir ? config.cluster().local_dir() : registration.run_dir(), rank);
   return options;
 }
 

@@ -14,9 +14,10 @@
 namespace tandem {
 
 // The path of the Unix socket through which a trainer passes its slots. The socket is in
-// the directory of `listen` if that is a Unix socket, else in the run directory, or in the system's
-// temporary directory if that path is too long for a socket.
-std::string PairSocketPath(const std::string& listen, const std::string& run_dir, int rank);
+// the directory of `listen` if that is a Unix socket, else in `local_dir` (cluster.local_dir or,
+// where it is empty, the run directory), or in the system's temporary directory if that path is too
+// long for a socket.
+std::string PairSocketPath(const std::string& listen, const std::string& local_dir, int rank);
 
 // Errors: those of LoadModelSpec and WithAdapters; FailedPrecondition: `tokenizer` differs from the
 // controller's; InvalidArgument: rollout.max_model_len exceeds the model's positions.

@@ -15,7 +15,7 @@
 #include "common/net/addresses/announced_address.h"
 #include "common/net/addresses/data_listener.h"
 #include "common/net/channel.h"
-#include "common/net/membership_agent.h"
+#include "common/net/membership/membership_agent.h"
 #include "common/net/protocol.h"
 #include "common/net/server.h"
 #include "common/net/worker_program.h"

@@ -108,14 +108,15 @@ int64_t BucketBytes(const v1::Config& config, bool cuda);
 // not shared memory. A GPU whose system refuses handles still falls back to slots.
 bool SyncIsDirect(const v1::Config& config);
 // Whether weights may go over TCP, into slots of the rollout's own: weight_sync.transport has them
-// go there, or trainers and rollouts are on different hosts.
+// go there, or trainers and rollouts may be on different hosts.
 bool SyncMayUseTcp(const v1::Config& config);
 
 // Limits of one trainer's part of a mini-batch, which it trains on, and of a step, which it scores.
 BatchLimits TrainLimits(const v1::Config& config);
 BatchLimits ScoreLimits(const v1::Config& config);
-// Whether a step has a pass of its own to compare log-probs with the rollout's: its first
-// mini-batch is only a part of its batch, and no other pass computes log-probs of all of it.
+// Whether a step has a pass of its own to compare log-probs with the rollout's: with
+// trainer.off_policy_steps those of the next batch; else where its first mini-batch is only a part
+// of its batch, and no other pass computes log-probs of all of it.
 bool HasComparePass(const v1::Config& config);
 // Limits of the probe's batch (common/memory/op_sizes.h), in which every prompt is a group of its
 // own.

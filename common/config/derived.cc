@@ -4,6 +4,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include "common/base/check.h"
+#include "common/base/local_address.h"
 #include "common/config/config.h"
 #include "common/config/field_value.h"
 #include "common/config/schema.h"
@@ -139,8 +140,11 @@ bool SyncIsDirect(const v1::Config& config) {
 }
 
 bool SyncMayUseTcp(const v1::Config& config) {
+  if (config.weight_sync().transport() == "tcp") return true;
   const Topology topology = TopologyOf(config);
-  return config.weight_sync().transport() == "tcp" || (topology.apart && topology.several_hosts());
+  // Where other hosts reach the controller, one may have all trainers and another all rollouts.
+  const bool reached = !IsLocalAddress(config.cluster().listen());
+  return topology.apart && (topology.several_hosts() || reached);
 }
 
 LoraOptions LoraOptionsOf(const v1::Config& config) {
@@ -188,10 +192,12 @@ BatchLimits ScoreLimits(const v1::Config& config) {
 }
 
 bool HasComparePass(const v1::Config& config) {
+  if (!config.rollout().calculate_log_probs()) return false;
+  if (config.trainer().off_policy_steps() > 0) return true;
   const int64_t mini = config.actor().ppo_mini_batch_size();
   const bool in_part = mini > 0 && mini < config.data().train_batch_size();
   return in_part && config.actor().compare_all_log_probs() &&
-         config.rollout().calculate_log_probs() && config.actor().old_log_prob() != "recompute";
+         config.actor().old_log_prob() != "recompute";
 }
 
 int64_t ProbeTokens(const v1::Config& config) {

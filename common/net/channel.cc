@@ -85,11 +85,22 @@ class ObservedCallFactory final : public grpc::experimental::ClientInterceptorFa
   const std::shared_ptr<CallObserver> observer_;
 };
 
+void WatchPeer(const PeerWatch& watch, grpc::ChannelArguments& arguments) {
+  const auto set = [&](const char* name, absl::Duration time) {
+    arguments.SetInt(name, static_cast<int>(absl::ToInt64Milliseconds(time)));
+  };
+  set(GRPC_ARG_KEEPALIVE_TIME_MS, watch.silence);
+  set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, watch.answer);
+  // However long a call waits without a byte of its own.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
                                                            const RpcSecurity& security,
-                                                           std::shared_ptr<CallObserver> observer) {
+                                                           std::shared_ptr<CallObserver> observer,
+                                                           std::optional<PeerWatch> watch) {
   PrepareGrpc();
   if (address.find(':') == std::string::npos) {
     return InvalidArgument("address {} is neither host:port nor unix:/path", address);
@@ -104,6 +115,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
   // Channels to one address would share one connection, and a stalled one would hold up the rest.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(8 << 20);
+  if (!watch && !IsLocalAddress(address)) watch.emplace();
+  if (watch) WatchPeer(*watch, arguments);
   InterceptorFactories interceptors;
   if (NeedsRunToken(address, security) && !security.token_file.empty()) {
     interceptors.push_back(MakeTokenSender(security.token_file));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <absl/status/status.h>
@@ -34,12 +35,26 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     const std::string& address, const RpcSecurity& security);
 
+// When a peer counts as gone while calls wait for it, without a word from its machine: nothing came
+// from it for `silence`, and then no answer to a question of gRPC's for `answer`. Its calls end as
+// Unavailable. A stopped process does not answer either.
+struct PeerWatch {
+  absl::Duration silence = absl::Seconds(20);
+  absl::Duration answer = absl::Seconds(40);
+};
+
 // Connects lazily; reconnects within a second of the peer's return. Messages up to 4 MiB.
-// `observer` is told of every call. InvalidArgument: an address of another host without mutual TLS.
+// `observer` is told of every call. `watch`: nullopt watches a peer that may be on another host, as
+// PeerWatch is by default, and no other one, which has no network to vanish in. InvalidArgument: an
+// address of another host without mutual TLS.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
     const std::string& address,
     const RpcSecurity& security = {},
-    std::shared_ptr<CallObserver> observer = nullptr);
+    std::shared_ptr<CallObserver> observer = nullptr,
+    std::optional<PeerWatch> watch = std::nullopt);
+
+// How often a peer may ask whether this process is there, at most.
+inline constexpr absl::Duration kLeastPeerSilence = absl::Seconds(5);
 
 // Once per process, before gRPC is used. Sends gRPC's own log lines to the debug log; errors arrive
 // in the status of a call anyway. Keeps gRPC initialized until the process ends: otherwise it shuts

@@ -146,6 +146,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   grpc::ServerBuilder builder;
   // Without this two processes could share one port, and clients would reach either.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // What channel.h asks; by default a server ends the connection of who asks so often.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             static_cast<int>(absl::ToInt64Milliseconds(kLeastPeerSilence)));
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   int port = 0;
   builder.AddListeningPort(address, credentials, &port);

@@ -52,6 +52,38 @@ std::string WorkerTokenFile(const std::string& given, const std::string& control
   return directory.empty() ? "" : RunTokenPath(directory);
 }
 
+void AddNetworkFlags(CLI::App& app,
+                     std::string* node,
+                     NetworkFlags* network,
+                     RpcSecurity* security) {
+  app.add_option("--node", *node,
+                 "name of this host: workers of equal names (and kernels) share memory; default: "
+                 "SLURMD_NODENAME, else the host's name")
+      ->check(NodeProblem);
+  app.add_option("--advertise", network->advertise,
+                 "name or address, without port, by which other hosts reach this one, for "
+                 "certificates and where it has several; default: that of --listen or --interface, "
+                 "else that from which it reaches the controller")
+      ->check(HostProblem);
+  app.add_option("--interface", network->interface,
+                 "network interface, such as eth0, whose address is announced where --listen is "
+                 "0.0.0.0");
+  app.add_option("--tls-cert", security->cert, "PEM certificate of this host, for mutual TLS");
+  app.add_option("--tls-key", security->key, "PEM private key of the certificate");
+  app.add_option("--tls-ca", security->ca, "PEM authority that signed the peers' certificates");
+  app.add_option("--token-file", security->token_file,
+                 "the run's token, RUN_DIR/token of the controller: for ports of 127.0.0.1 without "
+                 "TLS; default: in the folder of the controller's socket");
+}
+
+absl::Status CheckTokenFile(const std::string& address, const RpcSecurity& security) {
+  if (!security.token_file.empty() || !NeedsRunToken(address, security)) return absl::OkStatus();
+  return InvalidArgument(
+      "{} is a port that every user of this host can reach: give --token-file with the file "
+      "RUN_DIR/token of the controller, or --tls-cert, --tls-key and --tls-ca",
+      address);
+}
+
 int ParseWorkerFlags(
     const std::string& role, const std::string& about, int argc, char** argv, WorkerFlags* flags) {
   CLI::App app(about);
@@ -72,30 +104,11 @@ int ParseWorkerFlags(
       "unix:/path or host:port; 0.0.0.0:0 is any port of all interfaces; default: in the "
       "folder of the controller's socket, else 127.0.0.1:0, or 0.0.0.0:0 where the "
       "controller is not on 127.0.0.1");
-  app.add_option("--node", flags->node,
-                 "name of this host: workers of equal names (and kernels) share memory; default: "
-                 "SLURMD_NODENAME, else the host's name")
-      ->check(NodeProblem);
-  app.add_option("--advertise", flags->network.advertise,
-                 "name or address, without port, by which other hosts reach this one, for "
-                 "certificates and where it has several; default: that of --listen or --interface, "
-                 "else that from which it reaches the controller")
-      ->check(HostProblem);
-  app.add_option("--interface", flags->network.interface,
-                 "network interface, such as eth0, whose address is announced where --listen is "
-                 "0.0.0.0");
   app.add_option("--join-timeout", flags->join_timeout_seconds,
                  "seconds to wait for the controller")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--tls-cert", flags->security.cert,
-                 "PEM certificate of this host, for mutual TLS");
-  app.add_option("--tls-key", flags->security.key, "PEM private key of the certificate");
-  app.add_option("--tls-ca", flags->security.ca,
-                 "PEM authority that signed the peers' certificates");
-  app.add_option("--token-file", flags->security.token_file,
-                 "the run's token, RUN_DIR/token of the controller: for ports of 127.0.0.1 without "
-                 "TLS; default: in the folder of the controller's socket");
+  AddNetworkFlags(app, &flags->node, &flags->network, &flags->security);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -104,14 +117,11 @@ int ParseWorkerFlags(
   if (flags->device.empty()) flags->device = fmt::format("cpu:{}", flags->rank);
   flags->listen = WorkerListenAddress(role, flags->rank, flags->listen, flags->controller);
   RpcSecurity& security = flags->security;
-  security.rank = flags->rank;
   security.token_file = WorkerTokenFile(security.token_file, flags->controller);
   for (const std::string& address : {flags->controller, flags->listen}) {
-    if (!security.token_file.empty() || !NeedsRunToken(address, security)) continue;
-    fmt::print(stderr,
-               "{} is a port that every user of this host can reach: give --token-file with the "
-               "file RUN_DIR/token of the controller, or --tls-cert, --tls-key and --tls-ca\n",
-               address);
+    const absl::Status has_token = CheckTokenFile(address, security);
+    if (has_token.ok()) continue;
+    fmt::print(stderr, "{}\n", std::string(has_token.message()));
     return kExitRefused;
   }
   return kExitDone;

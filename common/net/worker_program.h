@@ -9,6 +9,10 @@
 #include "common/net/addresses/announced_address.h"
 #include "common/net/channel.h"
 
+namespace CLI {
+class App;
+}
+
 namespace tandem {
 
 struct WorkerFlags {
@@ -26,6 +30,17 @@ struct WorkerFlags {
 // The file of the run's token: `given` unless empty, else that in the folder of the controller's
 // Unix socket, else "".
 std::string WorkerTokenFile(const std::string& given, const std::string& controller);
+
+// Adds --node, --advertise, --interface, --token-file and the TLS files, which say how a process of
+// a host is found and whom it trusts. The arguments must live until `app` has parsed.
+void AddNetworkFlags(CLI::App& app,
+                     std::string* node,
+                     NetworkFlags* network,
+                     RpcSecurity* security);
+
+// InvalidArgument: calls to `address` or at it would need the run's token, and there is no file of
+// it.
+absl::Status CheckTokenFile(const std::string& address, const RpcSecurity& security);
 
 // Parses the command line of the worker `role` ("trainer" or "rollout"), described as `about`.
 // Returns kExitDone if the program should run, -1 after --help or --version, and kExitRefused after

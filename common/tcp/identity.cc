@@ -38,7 +38,7 @@ absl::StatusOr<CallerIdentity> ParseIdentity(const std::string& uri) {
 }  // namespace
 
 const RoleNames& AllRoles() {
-  static const RoleNames roles = {"controller", "trainer", "rollout", "user", "operator"};
+  static const RoleNames roles = {"controller", "trainer", "rollout", "agent", "user", "operator"};
   return roles;
 }
 

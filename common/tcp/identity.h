@@ -12,8 +12,8 @@ namespace tandem {
 // The largest rank of a worker in any run; the controller checks that of its own.
 inline constexpr int kMaxRank = 4095;
 
-// The names of roles: controller, trainer, rollout, user (reads a run and asks for samples of it),
-// operator (drives it as well).
+// The names of roles: controller, trainer, rollout, agent (starts the workers of a host), user
+// (reads a run and asks for samples of it), operator (drives it as well).
 using RoleNames = std::vector<std::string_view>;
 const RoleNames& AllRoles();
 // The roles of processes that have a rank.

@@ -1,7 +1,7 @@
 #include "common/tcp/introduction.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cerrno>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -11,7 +11,6 @@
 #include "common/base/status.h"
 #include "common/tcp/socket_wait.h"
 #include "common/tcp/tcp_address.h"
-#include "common/tcp/tls_session.h"
 
 namespace tandem {
 namespace {
@@ -62,7 +61,7 @@ absl::Status AwaitAnswer(TcpConnection& connection, Instant deadline) {
       fmt::format("{} refuses the connection: {}", connection.peer(), reason));
 }
 
-absl::Status Handshake(TlsSession& tls, int fd, const std::string& peer, Instant deadline) {
+absl::Status ShakeHands(TlsSession& tls, int fd, const std::string& peer, Instant deadline) {
   while (true) {
     const auto done = tls.Handshake();
     if (!done.ok()) return Annotate(done.status(), peer);
@@ -92,58 +91,86 @@ absl::StatusOr<std::vector<CallerIdentity>> CheckPeer(const TlsSession& tls,
       fmt::join(security.peer_roles, " or "), security.project, IdentitiesText(*identities)));
 }
 
-// The first byte that the peer sends stays unread. Unavailable: it sent none.
-absl::StatusOr<unsigned char> FirstByte(int fd, const std::string& peer, Instant deadline) {
-  unsigned char first = 0;
-  if (WaitForSocket(fd, POLLIN, deadline) && recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1) {
-    return first;
-  }
-  return MakeStatus(absl::StatusCode::kUnavailable, "{} connected and said nothing", peer);
-}
-
-absl::Status AwaitMagic(TcpConnection& connection, Instant deadline) {
-  char said[kMagicBytes];
-  TANDEM_RETURN_IF_ERROR(connection.Receive(said, kMagicBytes, deadline));
-  if (std::memcmp(said, kMagic, kMagicBytes) == 0) return absl::OkStatus();
-  return MakeStatus(absl::StatusCode::kUnavailable, "{} does not speak this protocol",
-                    connection.peer());
-}
-
-// Nobody waits for a peer that has come and is then silent.
-absl::Status AsLeft(const absl::Status& status) {
-  if (!absl::IsDeadlineExceeded(status)) return status;
-  return absl::UnavailableError(status.message());
-}
+// The first bytes of a connection go into its empty socket at once.
+Instant AtOnce() { return RealClock().Now(); }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TcpConnection>> IntroduceAccepted(UniqueFd socket,
-                                                                 const TcpSecurity& security,
-                                                                 Instant deadline) {
-  const int fd = socket.get();
-  const std::string peer = PeerAddress(fd);
-  TANDEM_ASSIGN_OR_RETURN(const unsigned char first, FirstByte(fd, peer, deadline));
+const std::array<AcceptedIntroduction::Part, AcceptedIntroduction::kParts>
+    AcceptedIntroduction::kInOrder = {&AcceptedIntroduction::LookAtFirstByte,
+                                      &AcceptedIntroduction::Handshake,
+                                      &AcceptedIntroduction::ReadMagic};
+
+AcceptedIntroduction::AcceptedIntroduction(UniqueFd socket,
+                                           const TcpSecurity& security,
+                                           Instant deadline)
+    : socket_(std::move(socket)),
+      fd_(socket_.get()),
+      peer_(PeerAddress(fd_)),
+      security_(security),
+      deadline_(deadline) {}
+
+std::optional<AcceptedIntroduction::Result> AcceptedIntroduction::Step() {
+  while (true) {
+    const absl::StatusOr<bool> done = (this->*kInOrder[part_])();
+    if (!done.ok()) return Result(done.status());
+    if (!*done) return std::nullopt;
+    if (++part_ == kParts) return Result(std::move(connection_));
+  }
+}
+
+absl::Status AcceptedIntroduction::Late() const {
+  return MakeStatus(absl::StatusCode::kUnavailable, "{} connected and {}", peer_,
+                    part_ == 0 ? "said nothing" : "did not say in time who it is");
+}
+
+// It stays unread.
+absl::StatusOr<bool> AcceptedIntroduction::LookAtFirstByte() {
+  unsigned char first = 0;
+  const ssize_t came = recv(fd_, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (came < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+  if (came <= 0) return Late();
   const bool peer_has_tls = first == kTlsHandshake;
-  if (peer_has_tls != security.enabled()) {
-    TcpConnection plain(std::move(socket), nullptr, peer, {});
-    return Refuse(plain, peer_has_tls ? kSpeaksTls : kWantsTls, deadline);
+  if (peer_has_tls != security_.enabled()) {
+    TcpConnection plain(std::move(socket_), nullptr, peer_, {});
+    return Refuse(plain, peer_has_tls ? kSpeaksTls : kWantsTls, AtOnce());
   }
-  std::unique_ptr<TlsSession> tls;
-  absl::StatusOr<std::vector<CallerIdentity>> identities = std::vector<CallerIdentity>();
-  if (security.enabled()) {
-    TANDEM_ASSIGN_OR_RETURN(tls, TlsSession::Create(security, TlsSide::kAccepts, fd, ""));
-    TANDEM_RETURN_IF_ERROR(AsLeft(Handshake(*tls, fd, peer, deadline)));
-    identities = CheckPeer(*tls, security);
+  if (!security_.enabled()) return true;
+  TANDEM_ASSIGN_OR_RETURN(tls_, TlsSession::Create(security_, TlsSide::kAccepts, fd_, ""));
+  return true;
+}
+
+absl::StatusOr<bool> AcceptedIntroduction::Handshake() {
+  if (tls_ != nullptr) {
+    const auto done = tls_->Handshake();
+    if (!done.ok()) return Annotate(done.status(), peer_);
+    events_ = tls_->waits_for();
+    if (!*done) return false;
+    identities_ = CheckPeer(*tls_, security_);
   }
-  auto connection = std::make_unique<TcpConnection>(
-      std::move(socket), std::move(tls), peer,
-      identities.ok() ? *identities : std::vector<CallerIdentity>());
-  TANDEM_RETURN_IF_ERROR(AsLeft(AwaitMagic(*connection, deadline)));
-  if (!identities.ok()) {
-    return Refuse(*connection, std::string(identities.status().message()), deadline);
+  connection_ = std::make_unique<TcpConnection>(
+      std::move(socket_), std::move(tls_), peer_,
+      identities_.ok() ? *identities_ : std::vector<CallerIdentity>());
+  return true;
+}
+
+absl::StatusOr<bool> AcceptedIntroduction::ReadMagic() {
+  char said[kMagicBytes];
+  const auto left = kMagicBytes - std::ssize(said_);
+  TANDEM_ASSIGN_OR_RETURN(const int64_t came, connection_->ReceiveSome(said, left));
+  said_.append(said, static_cast<size_t>(came));
+  events_ = connection_->receive_waits();
+  if (came < left) return false;
+  if (said_ != kMagic) {
+    return MakeStatus(absl::StatusCode::kUnavailable, "{} does not speak this protocol", peer_);
   }
-  TANDEM_RETURN_IF_ERROR(AsLeft(SayAnswer(*connection, "", deadline)));
-  return connection;
+  if (!identities_.ok()) {
+    return Refuse(*connection_, std::string(identities_.status().message()), AtOnce());
+  }
+  const absl::Status answered = SayAnswer(*connection_, "", AtOnce());
+  if (absl::IsDeadlineExceeded(answered)) return absl::UnavailableError(answered.message());
+  TANDEM_RETURN_IF_ERROR(answered);
+  return true;
 }
 
 absl::StatusOr<std::unique_ptr<TcpConnection>> IntroduceDialled(UniqueFd socket,
@@ -156,7 +183,7 @@ absl::StatusOr<std::unique_ptr<TcpConnection>> IntroduceDialled(UniqueFd socket,
   if (security.enabled()) {
     TANDEM_ASSIGN_OR_RETURN(const TcpAddress parsed, ParseTcpAddress(address));
     TANDEM_ASSIGN_OR_RETURN(tls, TlsSession::Create(security, TlsSide::kDials, fd, parsed.host));
-    TANDEM_RETURN_IF_ERROR(Handshake(*tls, fd, address, deadline));
+    TANDEM_RETURN_IF_ERROR(ShakeHands(*tls, fd, address, deadline));
     auto checked = CheckPeer(*tls, security);
     if (!checked.ok()) return Annotate(checked.status(), address);
     identities = std::move(checked).value();

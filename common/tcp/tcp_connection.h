@@ -20,7 +20,9 @@ namespace tandem {
 class TlsSession;
 
 // A peer whose machine does not answer for so long is taken for dead, whether or not bytes wait for
-// it. One that answers and reads nothing is not: that is for the caller's deadlines.
+// it; one that answers and reads nothing, too, once what the sockets hold is full and bytes have
+// waited for so long (tcp(7), TCP_USER_TIMEOUT). Who sends much first makes sure that the peer
+// is about to read it.
 inline constexpr absl::Duration kPeerSilence = absl::Seconds(30);
 
 // Made by TcpListener and DialTcp. For one thread at a time but Shutdown, which any may call.

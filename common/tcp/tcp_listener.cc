@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <iterator>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "common/base/progress.h"
 #include "common/base/status.h"
@@ -22,7 +27,14 @@ namespace tandem {
 namespace {
 
 constexpr absl::Duration kProbe = absl::Seconds(3);  // between looks at a silent peer's machine
-constexpr int kWaiting = 1024;  // connections that wait for Accept; the system may allow fewer
+constexpr int kWaiting = 1024;  // connections that are not taken yet; the system may allow fewer
+// Peers that are being introduced. Of more the one that has taken longest is dropped, so that
+// silent ones cannot keep others away.
+constexpr size_t kMostPeers = 256;
+constexpr size_t kMostArrived = 256;                            // connections that wait for Accept
+constexpr absl::Duration kLongestAccept = absl::Hours(10'000);  // the system's clock has an end
+// After an error of the system, which would be there again at once.
+constexpr absl::Duration kQuiet = absl::Milliseconds(250);
 
 bool Set(int fd, int level, int option, int value) {
   return setsockopt(fd, level, option, &value, sizeof(value)) == 0;
@@ -72,6 +84,15 @@ absl::Status Connect(int fd, const ResolvedAddress& to, const std::string& text,
                     strerror(error));
 }
 
+void Raise(const UniqueFd& event) {
+  const uint64_t one = 1;
+  (void)!write(event.get(), &one, sizeof(one));
+}
+void Clear(const UniqueFd& event) {
+  uint64_t raised = 0;
+  (void)!read(event.get(), &raised, sizeof(raised));
+}
+
 }  // namespace
 
 TcpListener::TcpListener(UniqueFd socket,
@@ -97,26 +118,136 @@ absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Listen(const std::stri
     return FailedPrecondition("cannot listen on {}: {}", address, strerror(errno));
   }
   const int port = PortOf(fd.get());
-  return std::unique_ptr<TcpListener>(
+  std::unique_ptr<TcpListener> listener(
       new TcpListener(std::move(fd), std::move(security), peer_silence, port));
+  TANDEM_RETURN_IF_ERROR(listener->Start());
+  return listener;
+}
+
+absl::Status TcpListener::Start() {
+  arrived_event_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  wake_event_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!arrived_event_.valid() || !wake_event_.valid()) {
+    return MakeStatus(IoErrorCode(errno), "eventfd: {}", strerror(errno));
+  }
+  thread_ = NamedThread("tcp listener", [this] { Loop(); });
+  return absl::OkStatus();
+}
+
+TcpListener::~TcpListener() {
+  {
+    const MutexLock lock(arrived_mutex_);
+    stopping_ = true;
+  }
+  Raise(wake_event_);
 }
 
 absl::StatusOr<std::unique_ptr<TcpConnection>> TcpListener::Accept(Instant deadline) {
   const OutsideWait wait;
-  while (true) {
-    if (!WaitForSocket(socket_.get(), POLLIN, deadline)) {
-      return MakeStatus(absl::StatusCode::kDeadlineExceeded, "no connection arrived in time");
-    }
-    UniqueFd fd(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd.valid()) {
-      TANDEM_RETURN_IF_ERROR(Prepare(fd.get(), peer_silence_));
-      return IntroduceAccepted(std::move(fd), security_, RealClock().Now() + kIntroduction);
-    }
-    // One that another thread took, or that was given up before it was taken, is no error.
-    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ECONNABORTED) {
-      return MakeStatus(IoErrorCode(errno), "accept: {}", strerror(errno));
-    }
+  const absl::Duration left = std::min(deadline - RealClock().Now(), kLongestAccept);
+  const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(left);
+  const MutexLock lock(arrived_mutex_);
+  while (arrived_.empty()) {
+    if (arrived_changed_.WaitUntil(arrived_mutex_, until) || !arrived_.empty()) continue;
+    return MakeStatus(absl::StatusCode::kDeadlineExceeded, "no connection arrived in time");
   }
+  AcceptedIntroduction::Result next = std::move(arrived_.front());
+  arrived_.pop_front();
+  if (arrived_.empty()) Clear(arrived_event_);
+  if (arrived_.size() + 1 == kMostArrived) Raise(wake_event_);
+  return next;
+}
+
+void TcpListener::Deliver(AcceptedIntroduction::Result result) {
+  const MutexLock lock(arrived_mutex_);
+  arrived_.push_back(std::move(result));
+  Raise(arrived_event_);
+  arrived_changed_.NotifyAll();
+}
+
+bool TcpListener::HasRoom() {
+  const MutexLock lock(arrived_mutex_);
+  return arrived_.size() < kMostArrived;
+}
+
+std::vector<pollfd> TcpListener::Wait(const std::list<AcceptedIntroduction>& peers,
+                                      Instant quiet_until) {
+  const Instant now = RealClock().Now();
+  const bool quiet = now < quiet_until;
+  std::vector<pollfd> entries = {{wake_event_.get(), POLLIN, 0},
+                                 {!quiet && HasRoom() ? socket_.get() : -1, POLLIN, 0}};
+  absl::Duration left = quiet ? quiet_until - now : absl::InfiniteDuration();
+  for (const AcceptedIntroduction& peer : peers) {
+    entries.push_back({peer.fd(), peer.events(), 0});
+    left = std::min(left, peer.deadline() - now);
+  }
+  const bool for_ever = left == absl::InfiniteDuration();
+  const auto milliseconds = static_cast<int>(
+      for_ever ? -1
+               : absl::ToInt64Milliseconds(
+                     absl::Ceil(std::max(left, absl::ZeroDuration()), absl::Milliseconds(1))));
+  poll(entries.data(), entries.size(), milliseconds);
+  return entries;
+}
+
+absl::Status TcpListener::Take(std::list<AcceptedIntroduction>* peers) {
+  UniqueFd fd(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd.valid()) {
+    // One that was given up before it was taken is no error.
+    const bool passes =
+        errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
+    return passes ? absl::OkStatus()
+                  : MakeStatus(IoErrorCode(errno), "accept: {}", strerror(errno));
+  }
+  TANDEM_RETURN_IF_ERROR(Prepare(fd.get(), peer_silence_));
+  if (peers->size() == kMostPeers) {
+    Deliver(peers->front().Late());
+    peers->pop_front();
+  }
+  peers->emplace_back(std::move(fd), security_, RealClock().Now() + kIntroduction);
+  return absl::OkStatus();
+}
+
+void TcpListener::Loop() {
+  std::list<AcceptedIntroduction> peers;  // the oldest first
+  Instant quiet_until;
+  while (true) {
+    const std::vector<pollfd> entries = Wait(peers, quiet_until);
+    Clear(wake_event_);
+    {
+      const MutexLock lock(arrived_mutex_);
+      if (stopping_) return;
+    }
+    auto entry = entries.begin() + 2;
+    for (auto peer = peers.begin(); peer != peers.end(); ++entry) {
+      const bool late = RealClock().Now() >= peer->deadline();
+      auto result = entry->revents != 0 || late ? peer->Step() : std::nullopt;
+      if (!result && late) result = peer->Late();
+      peer = result ? peers.erase(peer) : std::next(peer);
+      if (result) Deliver(*std::move(result));
+    }
+    if (entries[1].revents == 0) continue;
+    const absl::Status taken = Take(&peers);
+    if (taken.ok()) continue;
+    quiet_until = RealClock().Now() + kQuiet;
+    Deliver(taken);
+  }
+}
+
+absl::StatusOr<UniqueFd> ConnectToAny(const std::vector<ResolvedAddress>& addresses,
+                                      const std::string& text,
+                                      Instant deadline,
+                                      absl::Duration peer_silence) {
+  absl::Status why;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    TANDEM_ASSIGN_OR_RETURN(UniqueFd fd, MakeSocket(addresses[i]));
+    TANDEM_RETURN_IF_ERROR(Prepare(fd.get(), peer_silence));
+    const Instant now = RealClock().Now();
+    const auto left = static_cast<int64_t>(addresses.size() - i);
+    why = Connect(fd.get(), addresses[i], text, now + (deadline - now) / left);
+    if (why.ok()) return fd;
+  }
+  return why;
 }
 
 absl::StatusOr<std::unique_ptr<TcpConnection>> DialTcp(const std::string& address,
@@ -125,14 +256,8 @@ absl::StatusOr<std::unique_ptr<TcpConnection>> DialTcp(const std::string& addres
                                                        absl::Duration peer_silence) {
   const OutsideWait wait;
   TANDEM_ASSIGN_OR_RETURN(const std::vector<ResolvedAddress> found, ResolveTcpAddress(address));
-  absl::Status why;
-  for (const ResolvedAddress& one : found) {
-    TANDEM_ASSIGN_OR_RETURN(UniqueFd fd, MakeSocket(one));
-    TANDEM_RETURN_IF_ERROR(Prepare(fd.get(), peer_silence));
-    why = Connect(fd.get(), one, address, deadline);
-    if (why.ok()) return IntroduceDialled(std::move(fd), security, address, deadline);
-  }
-  return why;
+  TANDEM_ASSIGN_OR_RETURN(UniqueFd fd, ConnectToAny(found, address, deadline, peer_silence));
+  return IntroduceDialled(std::move(fd), security, address, deadline);
 }
 
 }  // namespace tandem

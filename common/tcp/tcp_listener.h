@@ -1,14 +1,23 @@
 // How TCP connections come about: a port that listens, and a call to one.
 #pragma once
 
+#include <deque>
+#include <list>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include <absl/base/thread_annotations.h>
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
+#include <poll.h>
 
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "common/process/local_socket.h"
+#include "common/process/threads.h"
+#include "common/tcp/introduction.h"
+#include "common/tcp/tcp_address.h"
 #include "common/tcp/tcp_connection.h"
 #include "common/tcp/tcp_security.h"
 
@@ -17,36 +26,66 @@ namespace tandem {
 // A peer that has connected says who it is within this time, or is dropped.
 inline constexpr absl::Duration kIntroduction = absl::Seconds(10);
 
-// Thread-safe.
+// A thread of its own takes connections and introduces their peers all at once, so that one that
+// says nothing holds up no other. Thread-safe.
 class TcpListener {
  public:
   // `address`: "127.0.0.1:0", "0.0.0.0:0", "[::]:0"; port 0 is any free one. Without TLS whoever
   // reaches the port can connect: its users ask for a secret in their first message, or listen on
   // networks that are closed. InvalidArgument: the address, or a file of `security`.
-  // FailedPrecondition: the port is taken, or the address is not this host's.
+  // FailedPrecondition: the port is taken, or the address is not this host's. ResourceExhausted: no
+  // descriptor is free.
   static absl::StatusOr<std::unique_ptr<TcpListener>> Listen(
       const std::string& address, TcpSecurity security, absl::Duration peer_silence = kPeerSilence);
+  ~TcpListener();
+  TcpListener(const TcpListener&) = delete;
+  TcpListener& operator=(const TcpListener&) = delete;
 
   int port() const { return port_; }
-  // The next connection, introduced: its peer has shown its certificate. Waits until `deadline`, of
-  // RealClock, for one to come, and then up to kIntroduction for its peer.
-  // DeadlineExceeded: nobody came. PermissionDenied: a peer was refused, or refuses; Unavailable:
-  // one left or said nothing. After these two the caller accepts the next one.
-  // ResourceExhausted: no descriptor is free. InvalidArgument: a file of the security.
+  // The next connection whose peer is introduced: it has shown its certificate. Waits until
+  // `deadline`, of RealClock. DeadlineExceeded: none came.
+  // PermissionDenied: a peer was refused, or refuses; Unavailable: one left or said nothing.
+  // InvalidArgument: a file of the security could not be used for it. After these three the caller
+  // accepts the next one. ResourceExhausted: no descriptor is free.
   absl::StatusOr<std::unique_ptr<TcpConnection>> Accept(Instant deadline);
+  // Readable while Accept has something to return at once, for those who wait with poll.
+  int arrived_fd() const { return arrived_event_.get(); }
 
  private:
   TcpListener(UniqueFd socket, TcpSecurity security, absl::Duration peer_silence, int port);
+  absl::Status Start();
+  void Loop();
+  // Waits until a peer, or a connection where one more has room, has something to say.
+  std::vector<pollfd> Wait(const std::list<AcceptedIntroduction>& peers, Instant quiet_until);
+  // Takes one connection. Not OK: no more can be taken for a moment.
+  absl::Status Take(std::list<AcceptedIntroduction>* peers);
+  void Deliver(AcceptedIntroduction::Result result);
+  bool HasRoom();
 
   const UniqueFd socket_;
   const TcpSecurity security_;
   const absl::Duration peer_silence_;
   const int port_;
+  UniqueFd arrived_event_;
+  UniqueFd wake_event_;  // of the thread: there is room again, or it is to stop
+  Mutex arrived_mutex_;
+  ConditionVariable arrived_changed_;
+  std::deque<AcceptedIntroduction::Result> arrived_ ABSL_GUARDED_BY(arrived_mutex_);
+  bool stopping_ ABSL_GUARDED_BY(arrived_mutex_) = false;
+  NamedThread thread_;
 };
 
-// Tries once. Unavailable: nobody listens at `address`, the host's name is not known, or the peer
-// left. PermissionDenied: one end refuses the other, or only one of them speaks TLS.
-// DeadlineExceeded, by RealClock; asking the name service takes its own time.
+// The first of `addresses`, which `text` stands for, that takes a connection; each gets an equal
+// part of the time that is left, as the first may be one that never answers. Unavailable or
+// DeadlineExceeded: what the last one said.
+absl::StatusOr<UniqueFd> ConnectToAny(const std::vector<ResolvedAddress>& addresses,
+                                      const std::string& text,
+                                      Instant deadline,
+                                      absl::Duration peer_silence = kPeerSilence);
+
+// Tries once, each address of a host's name. Unavailable: nobody listens at `address`, the host's
+// name is not known, or the peer left. PermissionDenied: one end refuses the other, or only one of
+// them speaks TLS. DeadlineExceeded, by RealClock; asking the name service takes its own time.
 absl::StatusOr<std::unique_ptr<TcpConnection>> DialTcp(const std::string& address,
                                                        const TcpSecurity& security,
                                                        Instant deadline,

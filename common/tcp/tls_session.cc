@@ -103,7 +103,8 @@ bool IsIpAddress(const std::string& host) {
 
 class OpenSslSession final : public TlsSession {
  public:
-  explicit OpenSslSession(SSL* ssl) : ssl_(ssl, &SSL_free) {}
+  OpenSslSession(SSL* ssl, int64_t records_of_key)
+      : ssl_(ssl, &SSL_free), records_of_key_(records_of_key) {}
 
   absl::StatusOr<bool> Handshake() override {
     TANDEM_ASSIGN_OR_RETURN(const int64_t done,
@@ -113,7 +114,10 @@ class OpenSslSession final : public TlsSession {
   }
   absl::StatusOr<int64_t> Write(const void* data, int64_t bytes) override {
     return Repeat(bytes, [&](int64_t at, int64_t left) {
-      return SSL_write(ssl_.get(), static_cast<const char*>(data) + at, static_cast<int>(left));
+      const int went =
+          SSL_write(ssl_.get(), static_cast<const char*>(data) + at, static_cast<int>(left));
+      if (went > 0) CountRecord();
+      return went;
     });
   }
   absl::StatusOr<int64_t> Read(void* data, int64_t bytes) override {
@@ -122,6 +126,7 @@ class OpenSslSession final : public TlsSession {
     });
   }
   short waits_for() const override { return waits_for_; }
+  int64_t key_changes() const override { return key_changes_; }
   absl::StatusOr<std::vector<std::string>> PeerUris() const override {
     const std::unique_ptr<X509, decltype(&X509_free)> certificate(
         SSL_get1_peer_certificate(ssl_.get()), &X509_free);
@@ -135,6 +140,13 @@ class OpenSslSession final : public TlsSession {
   }
 
  private:
+  // After a call that has sent a record, of which none is pending: the next call begins with the
+  // message that changes the key.
+  void CountRecord() {
+    if (++records_ < records_of_key_) return;
+    records_ = 0;
+    if (SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1) ++key_changes_;
+  }
   // OpenSSL handles a record of 16 KiB at a time.
   template <typename Call>
   absl::StatusOr<int64_t> Repeat(int64_t bytes, const Call& call) {
@@ -192,6 +204,9 @@ class OpenSslSession final : public TlsSession {
   }
 
   const std::unique_ptr<SSL, decltype(&SSL_free)> ssl_;
+  const int64_t records_of_key_;
+  int64_t records_ = 0;  // that were sent with the key
+  int64_t key_changes_ = 0;
   bool greeted_ = false;
   short waits_for_ = 0;
   absl::Status failed_;
@@ -210,12 +225,13 @@ bool ExpectHost(SSL* ssl, const std::string& host) {
 absl::StatusOr<std::unique_ptr<TlsSession>> TlsSession::Create(const TcpSecurity& security,
                                                                TlsSide side,
                                                                int fd,
-                                                               const std::string& host) {
+                                                               const std::string& host,
+                                                               int64_t records_of_key) {
   TANDEM_ASSIGN_OR_RETURN(const Context context, MakeContext(security));
   SSL* const ssl = SSL_new(context.get());
   BIO* const socket = BIO_new(QuietSocket());
   if (ssl == nullptr || socket == nullptr) return Internal("no TLS session: {}", ErrorText());
-  auto session = std::make_unique<OpenSslSession>(ssl);
+  auto session = std::make_unique<OpenSslSession>(ssl, records_of_key);
   BIO_set_data(socket, reinterpret_cast<void*>(static_cast<intptr_t>(fd)));
   BIO_set_init(socket, 1);
   SSL_set_bio(ssl, socket, socket);

@@ -15,6 +15,10 @@ namespace tandem {
 
 enum class TlsSide { kDials, kAccepts };
 
+// A key of AES-GCM is good for 2^24.5 records of 16 KiB (RFC 8446, 5.5), about 390 GB, and OpenSSL
+// does not count them: each end changes the key that it sends with after so many.
+inline constexpr int64_t kRecordsOfKey = int64_t{1} << 23;
+
 // For one thread at a time. After an error every later call returns it again.
 class TlsSession {
  public:
@@ -23,7 +27,8 @@ class TlsSession {
   static absl::StatusOr<std::unique_ptr<TlsSession>> Create(const TcpSecurity& security,
                                                             TlsSide side,
                                                             int fd,
-                                                            const std::string& host);
+                                                            const std::string& host,
+                                                            int64_t records_of_key = kRecordsOfKey);
   virtual ~TlsSession() = default;
 
   // True: done. False: wait for waits_for() and call again. PermissionDenied: one end refuses the
@@ -34,6 +39,8 @@ class TlsSession {
   virtual absl::StatusOr<int64_t> Read(void* data, int64_t bytes) = 0;
   // poll's events for which the last call waits; 0 if it did not have to.
   virtual short waits_for() const = 0;
+  // How often this end has changed the key that it sends with.
+  virtual int64_t key_changes() const = 0;
   // The URIs of the peer's certificate, once the handshake is done.
   virtual absl::StatusOr<std::vector<std::string>> PeerUris() const = 0;
 };

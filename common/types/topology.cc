@@ -20,7 +20,34 @@ std::string RanksOfHost(std::string_view role, int host, int per_host, int worke
                        : fmt::format("{}s {} to {}", role, first, last);
 }
 
+// The ranks of host `host`; none of a host that has no such workers.
+RankRange RangeOfHost(int host, int per_host, int workers) {
+  const int first = host * per_host;
+  const bool has = host >= 0 && first < workers;
+  return has ? RankRange{first, std::min(per_host, workers - first)} : RankRange{};
+}
+
 }  // namespace
+
+bool Topology::FitsHosts(int hosts) const {
+  if (!apart) return hosts == trainer_hosts;
+  return hosts == std::max(trainer_hosts, rollout_hosts) || hosts == trainer_hosts + rollout_hosts;
+}
+
+std::string Topology::FittingHosts() const {
+  if (!apart) return std::to_string(trainer_hosts);
+  return fmt::format("{} (both roles side by side) or {} (the trainers' hosts, then the rollouts')",
+                     std::max(trainer_hosts, rollout_hosts), trainer_hosts + rollout_hosts);
+}
+
+HostShare Topology::ShareOf(int host, int hosts) const {
+  const bool of_their_own = apart && hosts == trainer_hosts + rollout_hosts;
+  HostShare share{.trainers = RangeOfHost(host, trainers_per_host(), trainers),
+                  .rollouts = RangeOfHost(of_their_own ? host - trainer_hosts : host,
+                                          rollouts_per_host(), rollouts)};
+  if (apart) share.first_rollout_device = share.trainers.count;
+  return share;
+}
 
 std::string Topology::Text() const {
   const bool one = trainers + rollouts == 2;

@@ -6,6 +6,27 @@
 
 namespace tandem {
 
+// Neighbouring ranks of one role.
+struct RankRange {
+  int first = 0;
+  int count = 0;
+
+  friend bool operator==(const RankRange&, const RankRange&) = default;
+};
+
+// What one host has to run, where agents start the workers of several.
+struct HostShare {
+  RankRange trainers;
+  RankRange rollouts;
+  int first_rollout_device = 0;  // apart, after those of the trainers
+
+  // Numbers of devices on that host: trainers first, as in the whole run.
+  int DeviceOfTrainer(int rank) const { return rank - trainers.first; }
+  int DeviceOfRollout(int rank) const { return first_rollout_device + rank - rollouts.first; }
+
+  friend bool operator==(const HostShare&, const HostShare&) = default;
+};
+
 // A value that follows from the configuration alone (TopologyOf). Ranks of trainers and of rollouts
 // are counted apart, each from 0. Devices are numbered from 0, those of the trainers first.
 struct Topology {
@@ -30,6 +51,16 @@ struct Topology {
   int devices() const { return apart ? trainers + rollouts : trainers; }
   int DeviceOfTrainer(int rank) const { return rank; }
   int DeviceOfRollout(int rank) const { return apart ? trainers + rank : rank; }
+
+  // Whether the workers can be spread over so many hosts. Colocated there are as many as
+  // trainer_hosts; apart both roles may be side by side (the larger number of hosts), or on hosts
+  // of their own (the sum).
+  bool FitsHosts(int hosts) const;
+  // "2", or "2 (both roles side by side) or 3 (the trainers' hosts, then the rollouts')"
+  std::string FittingHosts() const;
+  // What host `host`, from 0, of `hosts` runs. Side by side the first hosts have the first ranks of
+  // both roles; otherwise the trainers' hosts come first. `hosts` must fit.
+  HostShare ShareOf(int host, int hosts) const;
 
   // The trainer that sends its weights to the rollout, and scores its part of the probe.
   int PublisherOf(int rollout) const { return rollout % trainers; }

@@ -19,9 +19,11 @@ namespace tandem {
 struct PeerConnection {
   UniqueFd socket;  // invalid: the slots cross over TCP, or both ends are in one process
   absl::Duration timeout = absl::Seconds(60);    // for pending work on the other end's device
-  std::unique_ptr<SlotSender> sender = nullptr;  // over TCP, of the trainer's end
+  std::shared_ptr<SlotSender> sender = nullptr;  // over TCP, of the trainer's end
   // True once the other process has closed its end or died.
-  bool closed() const { return socket.valid() && PeerClosed(socket.get()); }
+  bool closed() const {
+    return (socket.valid() && PeerClosed(socket.get())) || (sender && sender->closed());
+  }
 };
 
 // The slots of one update as the rollout opened them.

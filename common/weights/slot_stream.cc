@@ -1,5 +1,6 @@
 #include "common/weights/slot_stream.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -22,6 +23,14 @@ Instant After(absl::Duration timeout) { return RealClock().Now() + timeout; }
 
 std::chrono::steady_clock::time_point SteadyAfter(absl::Duration timeout) {
   return std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(timeout);
+}
+
+template <typename Move>
+absl::Status InParts(int64_t bytes, const Move& move) {
+  for (int64_t at = 0; at < bytes; at += kFramePart) {
+    TANDEM_RETURN_IF_ERROR(move(at, std::min(kFramePart, bytes - at)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -88,9 +97,10 @@ absl::Status SlotSender::status() const {
 }
 
 absl::Status SlotSender::SendFrame(const Frame& frame) {
-  const Instant deadline = After(timeout_);
-  TANDEM_RETURN_IF_ERROR(connection_->Send(&frame.header, sizeof(frame.header), deadline));
-  return connection_->Send(frame.data, frame.header.bytes, deadline);
+  TANDEM_RETURN_IF_ERROR(connection_->Send(&frame.header, sizeof(frame.header), After(timeout_)));
+  return InParts(frame.header.bytes, [&](int64_t at, int64_t bytes) {
+    return connection_->Send(frame.data + at, bytes, After(timeout_));
+  });
 }
 
 void SlotSender::Run() {
@@ -126,13 +136,18 @@ SlotReceiver::~SlotReceiver() {
 }
 
 absl::Status SlotReceiver::Await(int slot, absl::Duration timeout) {
-  const auto deadline = SteadyAfter(timeout);
   const OutsideWait wait;
   const MutexLock lock(slots_mutex_);
+  auto deadline = SteadyAfter(timeout);
+  int64_t parts = parts_;
   while (!filled_[static_cast<size_t>(slot)]) {
     if (!end_.ok()) return end_;
     if (changed_.WaitUntil(slots_mutex_, deadline)) continue;
     if (filled_[static_cast<size_t>(slot)]) break;
+    if (std::exchange(parts, parts_) != parts_) {
+      deadline = SteadyAfter(timeout);
+      continue;
+    }
     return MakeStatus(absl::StatusCode::kDeadlineExceeded,
                       "the trainer at {} did not send slot {} of update {} within {}",
                       connection_->peer(), slot, update_number_, absl::FormatDuration(timeout));
@@ -176,8 +191,13 @@ absl::Status SlotReceiver::ReceiveFrame(int64_t sequence) {
   // The trainer may gather for as long as it needs between two buckets; its death ends the wait.
   TANDEM_RETURN_IF_ERROR(connection_->Receive(&header, sizeof(header), Instant::InfiniteFuture()));
   TANDEM_RETURN_IF_ERROR(CheckHeader(header, sequence));
-  const absl::Status received =
-      connection_->Receive(slots_ + header.slot * shape_.slot_bytes, header.bytes, After(timeout_));
+  std::byte* const slot = slots_ + header.slot * shape_.slot_bytes;
+  const absl::Status received = InParts(header.bytes, [&](int64_t at, int64_t bytes) {
+    const absl::Status came = connection_->Receive(slot + at, bytes, After(timeout_));
+    const MutexLock lock(slots_mutex_);
+    ++parts_;
+    return came;
+  });
   if (!received.ok()) {
     return Annotate(received, fmt::format("frame {} of {} bytes", sequence, header.bytes));
   }

@@ -43,6 +43,10 @@ struct StreamHello {
   int64_t slots = 0;
 };
 
+// A frame is moved in parts, each with a limit of its own, so that a slow link may need longer for
+// a frame than one that stands still gets.
+inline constexpr int64_t kFramePart = 256 << 10;
+
 struct FrameHeader {
   int64_t update_number = 0;
   int64_t sequence = 0;  // of the frame in its update, from 0
@@ -61,9 +65,10 @@ struct StreamTarget {
 // The trainer's end. Send and status are for one thread; a thread of its own sends.
 class SlotSender {
  public:
-  // Dials, and waits until the rollout has accepted the connection. `timeout` is also that of every
-  // frame. Unavailable: nobody listens, or the rollout closed the connection, as it does if ticket,
-  // update or slots are not those that it waits for. DeadlineExceeded.
+  // Dials, and waits until the rollout has accepted the connection. A frame may take as long as it
+  // moves on: `timeout` is also that of each part of one (kFramePart). Unavailable: nobody listens,
+  // or the rollout closed the connection, as it does if ticket, update or slots are not those that
+  // it waits for. DeadlineExceeded.
   static absl::StatusOr<std::unique_ptr<SlotSender>> Dial(const StreamTarget& target,
                                                           const TcpSecurity& security,
                                                           absl::Duration timeout);
@@ -73,6 +78,9 @@ class SlotSender {
   // stopped. An error of an earlier frame: Unavailable, or DeadlineExceeded.
   absl::Status Send(int slot, const std::byte* data, int64_t bytes);
   absl::Status status() const;
+  // Whether nothing goes any more: an error, the other end has closed the connection, or its
+  // machine does not answer (kPeerSilence).
+  bool closed() const { return !status().ok() || connection_->closed(); }
   // Closes the connection, also within a frame, and returns when nothing is read any more.
   void Stop();
 
@@ -101,8 +109,8 @@ class SlotSender {
 // before are being applied. Await, Free, ended and why are for any thread.
 class SlotReceiver {
  public:
-  // `slots` is the first byte of the first slot; the memory outlives this. `timeout`: how long the
-  // bytes of one frame may take.
+  // `slots` is the first byte of the first slot; the memory outlives this. `timeout`: how long each
+  // part of a frame may take (kFramePart).
   SlotReceiver(std::unique_ptr<TcpConnection> connection,
                int64_t update_number,
                const SlotShape& shape,
@@ -110,8 +118,8 @@ class SlotReceiver {
                absl::Duration timeout);
   ~SlotReceiver();  // closes the connection
 
-  // Waits until `slot` is filled. DeadlineExceeded: it was not within `timeout`. Otherwise why the
-  // connection has ended.
+  // Waits until `slot` is filled. DeadlineExceeded: it is not, and nothing came for `timeout`.
+  // Otherwise why the connection has ended.
   absl::Status Await(int slot, absl::Duration timeout);
   // The slot may be filled again.
   void Free(int slot);
@@ -133,7 +141,8 @@ class SlotReceiver {
   mutable Mutex slots_mutex_;
   ConditionVariable changed_;
   std::vector<bool> filled_ ABSL_GUARDED_BY(slots_mutex_);
-  absl::Status end_ ABSL_GUARDED_BY(slots_mutex_);  // OK until the connection has ended
+  int64_t parts_ ABSL_GUARDED_BY(slots_mutex_) = 0;  // that came
+  absl::Status end_ ABSL_GUARDED_BY(slots_mutex_);   // OK until the connection has ended
   NamedThread thread_;
 };
 

@@ -138,13 +138,18 @@ bool ClusterService::MustDial(const Announcement& announcement) const {
 
 absl::Status ClusterService::CheckReached(const Comer& comer, const absl::Status& reached) {
   const std::string& address = comer.announcement.address;
+  const bool late = absl::IsDeadlineExceeded(reached);
   // A port of this host takes or refuses a connection at once: who answers late is busy.
-  const bool late = absl::IsDeadlineExceeded(reached) && IsLocalAddress(address);
+  const bool busy = late && IsLocalAddress(address);
   // Of who is there and refuses this call others have to tell more.
   const bool refuses = absl::IsPermissionDenied(reached) || absl::IsUnauthenticated(reached) ||
                        absl::IsUnimplemented(reached);
-  if (reached.ok() || late || refuses) return absl::OkStatus();
-  return FailedPrecondition(
+  if (reached.ok() || busy || refuses) return absl::OkStatus();
+  // Silence of another host may pass, and a worker of an earlier controller was reached there
+  // before: they are told to try again. A port that refuses and a name that nobody knows stay so.
+  const bool may_pass = late || comer.announcement.incarnation != 0;
+  return MakeStatus(
+      may_pass ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kFailedPrecondition,
       "{} on {} calls from {} and announces {}, where this controller does not reach it: {}; give "
       "it --advertise or --interface with an address that this host reaches, and let its port "
       "through firewalls (a fixed one with --listen 0.0.0.0:PORT)",
@@ -232,6 +237,11 @@ absl::Status ClusterService::CheckCaller(const grpc::ServerContextBase* context,
   return registry_.CheckCurrent(key, worker.incarnation());
 }
 
+SampleStore& ClusterService::StoreOf(int64_t step) const {
+  const bool ahead = upcoming_ != nullptr && samples_.step() != step && upcoming_->step() == step;
+  return ahead ? *upcoming_ : samples_;
+}
+
 absl::StatusOr<ClusterService::SampleSource> ClusterService::OpenSampleSource(
     const grpc::ServerContextBase* context, const v1::StreamSamplesRequest& request) const {
   TANDEM_RETURN_IF_ERROR(CheckCaller(context, request.worker()));
@@ -245,16 +255,10 @@ absl::StatusOr<ClusterService::SampleSource> ClusterService::OpenSampleSource(
       return absl::OkStatus();
     };
   }
-  const auto assigned = [&request](const SampleStore& store) {
-    return store.Assigned(request.step(), request.mini_batch(), request.worker().rank());
-  };
-  const SampleStore* store = &samples_;
-  absl::StatusOr<std::vector<uint64_t>> found = assigned(samples_);
-  if (auto next = assigned(upcoming_); !found.ok() && next.ok()) {
-    store = &upcoming_;
-    found = std::move(next);
-  }
-  TANDEM_ASSIGN_OR_RETURN(std::vector<uint64_t> ids, std::move(found));
+  const SampleStore* const store = &StoreOf(request.step());
+  TANDEM_ASSIGN_OR_RETURN(
+      std::vector<uint64_t> ids,
+      store->Assigned(request.step(), request.mini_batch(), request.worker().rank()));
   return [store, ids = std::move(ids),
           next = size_t{0}](v1::StreamSamplesResponse* message) mutable -> absl::Status {
     for (size_t bytes = 0; next < ids.size() && bytes < kFlushedMessageBytes;) {
@@ -289,12 +293,13 @@ absl::Status ClusterService::TakeLogProbs(const grpc::ServerContextBase* context
         "policy {} is none of current, reference, probe, sum_pi_squared and training",
         request.policy());
   }
+  SampleStore& store = StoreOf(request.step());
   for (const auto& item : request.items()) {
     const std::vector<float> values(item.log_probs().begin(), item.log_probs().end());
     TANDEM_RETURN_IF_ERROR(
         probe
             ? probe_.PutLogProbs(request.step(), request.worker().rank(), item.sample_id(), values)
-            : samples_.PutArray(request.step(), array->second, item.sample_id(), values));
+            : store.PutArray(request.step(), array->second, item.sample_id(), values));
   }
   return absl::OkStatus();
 }

@@ -23,15 +23,15 @@ using Dialer = std::function<void(const std::string& address, std::function<void
 
 class ClusterService final : public v1::ClusterService::CallbackService {
  public:
-  // Trainers pull the samples of the step from `samples`, and those of the next one, if they are
-  // generated already, from `upcoming`. `welcome` is the response to a registration, without the
-  // incarnation and the number of threads; `project` the one whose workers may call over TLS
-  // (ServedProject). `dial` tries the addresses of workers that register; null: they are believed.
-  // The references must outlive the service.
+  // Trainers pull the samples of the step in progress from `samples`, and send log-probs of them
+  // there; for those of the next step, `upcoming` (StepContext) is asked. `welcome` is the response
+  // to a registration, without the incarnation and the number of threads; `project` the one whose
+  // workers may call over TLS (ServedProject). `dial` tries the addresses of workers that register;
+  // null: they are believed. The references must outlive the service.
   ClusterService(WorkerRegistry& registry,
                  RankHolders& holders,
                  SampleStore& samples,
-                 SampleStore& upcoming,
+                 SampleStore* upcoming,
                  ParityProbe& probe,
                  v1::RegisterResponse welcome,
                  ThreadsByRole threads,
@@ -74,7 +74,8 @@ class ClusterService final : public v1::ClusterService::CallbackService {
   };
   // A port that the controller has not tried yet for this process.
   bool MustDial(const Announcement& announcement) const;
-  // OK, or the refusal of a worker at whose address a call ended with `reached`.
+  // OK, or the refusal of a worker at whose address a call ended with `reached`: DeadlineExceeded
+  // where the same call may succeed later.
   static absl::Status CheckReached(const Comer& comer, const absl::Status& reached);
   void Admit(const Comer& comer);
   static void Refuse(const Comer& comer, const absl::Status& why);
@@ -84,6 +85,8 @@ class ClusterService final : public v1::ClusterService::CallbackService {
   absl::Status CheckOwn(const grpc::ServerContextBase* context, const WorkerKey& key) const;
   absl::Status CheckCaller(const grpc::ServerContextBase* context,
                            const v1::WorkerId& worker) const;
+  // The store with the samples of `step`; where none has them, the one that says so.
+  SampleStore& StoreOf(int64_t step) const;
   absl::StatusOr<SampleSource> OpenSampleSource(const grpc::ServerContextBase* context,
                                                 const v1::StreamSamplesRequest& request) const;
   absl::Status TakeLogProbs(const grpc::ServerContextBase* context,
@@ -92,7 +95,7 @@ class ClusterService final : public v1::ClusterService::CallbackService {
   WorkerRegistry& registry_;
   RankHolders& holders_;
   SampleStore& samples_;
-  SampleStore& upcoming_;
+  SampleStore* const upcoming_;  // may be null
   ParityProbe& probe_;
   const v1::RegisterResponse welcome_;
   const ThreadsByRole threads_;

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/net/grpc_status.h"
+#include "common/net/membership/agent_codec.h"
 #include "common/net/worker_codec.h"
 #include "controller/run/evaluation.h"
 #include "controller/store/time_stamp.h"
@@ -65,6 +66,20 @@ v1::WorkerStatus ToProto(const WorkerEntry& entry, Instant now) {
   return proto;
 }
 
+v1::AgentStatus ToProto(const AgentEntry& entry, Instant now) {
+  v1::AgentStatus proto;
+  proto.set_node(entry.news.host.node);
+  proto.set_host_index(entry.news.host_index);
+  proto.set_hosts(entry.news.hosts);
+  proto.set_pid(entry.news.pid);
+  proto.set_seconds_since_heartbeat(absl::ToDoubleSeconds(now - entry.last_heartbeat));
+  proto.set_state(entry.lost ? "lost" : "registered");
+  for (const AgentProcess& process : entry.news.processes) {
+    *proto.add_processes() = ToProto(process);
+  }
+  return proto;
+}
+
 v1::Operation ToProto(const OperationStatus& status) {
   v1::Operation proto;
   proto.set_id(status.id);
@@ -115,6 +130,11 @@ grpc::Status TandemService::GetStatus(grpc::ServerContext*,
   response->set_version(run.version);
   for (const WorkerEntry& entry : parts_.registry.Workers()) {
     *response->add_workers() = ToProto(entry, now);
+  }
+  if (parts_.agents != nullptr) {
+    for (const AgentEntry& entry : parts_.agents->Agents()) {
+      *response->add_agents() = ToProto(entry, now);
+    }
   }
   response->set_run_dir(parts_.options.run_dir);
   response->set_error(run.error);

@@ -13,6 +13,7 @@
 #include "controller/step/train_options.h"
 #include "controller/store/post_mortem/event_log.h"
 #include "controller/store/progress.h"
+#include "controller/workers/agents/agent_registry.h"
 #include "controller/workers/worker_registry.h"
 #include "tandem/v1/controller.grpc.pb.h"
 
@@ -27,8 +28,9 @@ struct TandemServiceParts {
   const WorkerRegistry& registry;
   ProgressRelay& progress;
   std::string run_id;
-  std::string memory_plan;           // JSON; empty: no plan yet
-  const EventLog* events = nullptr;  // of the run; null: none is kept
+  std::string memory_plan;                // JSON; empty: no plan yet
+  const EventLog* events = nullptr;       // of the run; null: none is kept
+  const AgentRegistry* agents = nullptr;  // of its hosts; null: there are none
 };
 
 class TandemService final : public v1::TandemService::Service {

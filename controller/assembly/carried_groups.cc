@@ -49,7 +49,8 @@ absl::Status CheckCarriedGroups(const v1::Config& config,
   TANDEM_ASSIGN_OR_RETURN(
       const std::optional<SavedBuffer> saved,
       ReadFittingBuffer(checkpoint, MakeBufferOptions(config, train, inputs), row, step));
-  return saved && train.partial.one_step_off ? CheckWholeGroups(*saved) : absl::OkStatus();
+  if (!saved || !train.partial.one_step_off) return absl::OkStatus();
+  return CheckWholeGroups(*saved, train.train_batch_size);
 }
 
 ResumeOptions MakeResumeOptions(const v1::Config& config,

@@ -42,9 +42,10 @@ class CheckAssembly final : public Assembly {
     core_->TellStart(start_);
     const TrainOptions& options = core_->options();
     Recovery recovery(context, options);
-    const absl::Status status =
+    const absl::Status checked =
         CheckOnly(context, recovery, start_.checkpoint, options.run_dir + "/" + kCheckReport);
-    if (recovery.failed_loading()) failed_at_ = FailedAt::kInputs;
+    const absl::Status status = ReasonOfEnd(core_->control(), checked);
+    if (recovery.failed_loading() && status == checked) failed_at_ = FailedAt::kInputs;
     core_->control().OnEnded(status);
     return status;
   }
@@ -63,7 +64,6 @@ absl::StatusOr<std::unique_ptr<Assembly>> MakeCheckAssembly(const AssemblyOption
                        CheckpointIndex::OpenReadOnly(config.trainer().default_local_dir())};
   TANDEM_ASSIGN_OR_RETURN(stores.records, SqliteRunStore::Open(":memory:"));
   TANDEM_ASSIGN_OR_RETURN(stores.samples, OpenSamples(config));
-  TANDEM_ASSIGN_OR_RETURN(stores.upcoming, OpenUpcomingSamples(config));
   TANDEM_ASSIGN_OR_RETURN(TrainOptions train, CheckedTrainOptions(config, inputs));
   TANDEM_ASSIGN_OR_RETURN(ResumePoint start, PeekResumePoint(config, stores.checkpoints));
   // The sync itself is not checked, as the check follows it.

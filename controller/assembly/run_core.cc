@@ -19,6 +19,7 @@
 #include "common/process/files/controller_address.h"
 #include "common/process/files/run_token.h"
 #include "common/process/threads.h"
+#include "controller/api/agent_service.h"
 #include "controller/api/cluster_service.h"
 #include "controller/api/health_client.h"
 #include "controller/api/tandem_service.h"
@@ -33,6 +34,7 @@
 #include "controller/workers/hang_detector.h"
 #include "controller/workers/rank_holders.h"
 #include "controller/workers/rollout_client.h"
+#include "controller/workers/trainer_calls.h"
 #include "controller/workers/trainer_client.h"
 #include "tandem/v1/config.pb.h"
 
@@ -41,6 +43,8 @@ namespace {
 
 // Shorter than the deadline of a registration.
 constexpr absl::Duration kDialTimeout = absl::Seconds(5);
+// How long the end of a run waits for a beat of each agent, beyond the time between two.
+constexpr absl::Duration kLetAgentsGo = absl::Seconds(5);
 
 v1::RegisterResponse MakeWelcome(const v1::Config& config, const Tokenizer& tokenizer) {
   v1::RegisterResponse welcome;
@@ -86,9 +90,9 @@ ClientFactory GrpcClients(const v1::Config& config, const std::shared_ptr<Blackb
                                              security, MakeCallObserver(blackbox, entry), group);
               },
           .rollout =
-              [timeout, security, blackbox](const WorkerEntry& entry) {
+              [timeout, security, blackbox, group](const WorkerEntry& entry) {
                 return MakeGrpcRolloutClient(entry.announcement.address, entry.incarnation, timeout,
-                                             security, MakeCallObserver(blackbox, entry));
+                                             security, MakeCallObserver(blackbox, entry), group);
               }};
 }
 
@@ -108,11 +112,7 @@ absl::StatusOr<std::unique_ptr<SampleStore>> OpenSamples(const v1::Config& confi
 }
 
 absl::StatusOr<std::unique_ptr<SampleStore>> OpenUpcomingSamples(const v1::Config& config) {
-  // What nobody writes to has no folder of its own. A folder in samples would be taken for the
-  // samples of an earlier run.
-  const bool used = config.trainer().off_policy_steps() > 0;
-  return SampleStore::Open(config.cluster().run_dir() + (used ? "/upcoming_samples" : "/samples"),
-                           /*keep=*/1);
+  return SampleStore::Open(config.cluster().run_dir() + "/upcoming_samples", /*keep=*/1);
 }
 
 RunCore::RunCore(const AssemblyOptions& options,
@@ -134,6 +134,7 @@ RunCore::RunCore(const AssemblyOptions& options,
                                 *config_, inputs_.tokenizer->digest(), options.build, options.host),
                             load_),
                 RealClock()),
+      agents_(MakeAgentOptions(*config_, options.build), RealClock()),
       pool_(registry_, GrpcClients(*config_, stores_.blackbox), TopologyOf(*config_), RealClock()),
       shown_(MakeShownProgress(*config_, log_json_)),
       events_(*stores_.records, stores_.blackbox.get(), RealClock()),
@@ -176,7 +177,7 @@ StepContext RunCore::MakeContext(Tracker& tracker) {
           .reward = *inputs_.reward,
           .text = *inputs_.codec,
           .samples = *stores_.samples,
-          .upcoming = *stores_.upcoming,
+          .upcoming = stores_.upcoming.get(),
           .probe = probe_,
           .store = *stores_.records,
           .tracker = tracker,
@@ -223,6 +224,28 @@ absl::Status RunCore::PlanForGpus(TandemService& api) {
   return absl::OkStatus();
 }
 
+absl::Status ReasonOfEnd(const RunControl& control, const absl::Status& status) {
+  const absl::Status failure = control.failure();
+  const bool follows = status.ok() || IsPeerFailure(status) || WorkerDidNotReturn(status);
+  return !failure.ok() && follows ? failure : status;
+}
+
+void RunCore::EndRun(const absl::Status& failure) {
+  if (!control_.failure().ok() || control_.stop_now()) return;  // it ends already
+  LogError("The run cannot go on: {}", std::string(failure.message()));
+  control_.Fail(failure);
+  control_.StopNow();
+}
+
+void RunCore::LetAgentsGo() {
+  agents_.EndRun();
+  const Instant deadline =
+      RealClock().Now() + kLetAgentsGo + absl::Seconds(config_->cluster().heartbeat_seconds());
+  while (!agents_.AllToldOver() && RealClock().Now() < deadline) {
+    RealClock().Sleep(absl::Milliseconds(20));
+  }
+}
+
 void RunCore::TellListening(const std::string& address) {
   const ThreadsByRole threads = ComputeThreads(*config_);
   LogInfo("listening on {}, {} compute threads a trainer, {} a rollout", address, threads.trainer,
@@ -242,7 +265,7 @@ absl::Status RunCore::Serve(const StepContext& context,
   TANDEM_ASSIGN_OR_RETURN(const std::string project, ServedProject(security));
   RankHolders holders(options_.run_dir);
   registry_.Reserve(holders.Read());
-  ClusterService cluster(registry_, holders, *stores_.samples, *stores_.upcoming, probe_,
+  ClusterService cluster(registry_, holders, *stores_.samples, stores_.upcoming.get(), probe_,
                          MakeWelcome(ConfigForWorkers(*config_, options_), *inputs_.tokenizer),
                          ComputeThreads(*config_), project,
                          [security](const std::string& address, auto done) {
@@ -256,17 +279,24 @@ absl::Status RunCore::Serve(const StepContext& context,
                      .progress = progress_,
                      .run_id = run_id_,
                      .memory_plan = memory_plan_,
-                     .events = &events_});
+                     .events = &events_,
+                     .agents = &agents_});
+  AgentService agents(agents_, registry_, [this](const absl::Status& failure) { EndRun(failure); });
   // A worker is lost after one heartbeat timeout, and killed after two.
   HangDetector hangs(
       {.run_dir = options_.run_dir,
-       .no_heartbeat_for = 2 * absl::Seconds(config_->cluster().heartbeat_timeout_seconds())},
+       .no_heartbeat_for = 2 * absl::Seconds(config_->cluster().heartbeat_timeout_seconds()),
+       .ask_agent =
+           [this](const WorkerEntry& worker) {
+             const Announcement& process = worker.announcement;
+             return agents_.AskToKill(process.host, process.key, process.pid);
+           }},
       registry_, RealClock());
   // Nothing after the server's start returns early: API calls may wait for the end of the run, and
   // workers for the order to stop.
   TANDEM_ASSIGN_OR_RETURN(const auto token, RunToken::Make(security.token_file));
-  TANDEM_ASSIGN_OR_RETURN(
-      const auto server, RpcServer::Start(config_->cluster().listen(), {&cluster, &api}, security));
+  TANDEM_ASSIGN_OR_RETURN(const auto server, RpcServer::Start(config_->cluster().listen(),
+                                                              {&cluster, &agents, &api}, security));
   const PublishedAddress published(options_.run_dir, server->address());
   TellListening(server->address());
   std::atomic<bool> over = false;
@@ -275,10 +305,15 @@ absl::Status RunCore::Serve(const StepContext& context,
     while (!over) {
       pool_.DetectLostAndCancelCalls();
       hangs.Poll();
+      for (const AgentEntry& lost : agents_.DetectLost()) {
+        LogWarn("No beat from {} for cluster.heartbeat_timeout_seconds: another may take its place",
+                lost.Text());
+      }
       RealClock().Sleep(absl::Milliseconds(200));
     }
   });
-  absl::Status status = PlansForGpu(*config_) ? PlanForGpus(api) : absl::OkStatus();
+  absl::Status status =
+      PlansForGpu(*config_) ? ReasonOfEnd(control_, PlanForGpus(api)) : absl::OkStatus();
   if (status.ok()) {
     status = work();
   } else {
@@ -288,6 +323,7 @@ absl::Status RunCore::Serve(const StepContext& context,
   watch.Join();
   cluster.StopWorkers();
   pool_.ShutdownAll();
+  LetAgentsGo();
   server->Shutdown(absl::Seconds(1));
   holders.Remove();
   return status;

@@ -29,6 +29,7 @@
 #include "controller/store/run_store.h"
 #include "controller/store/sample_store.h"
 #include "controller/store/trackers/trackers.h"
+#include "controller/workers/agents/agent_registry.h"
 #include "controller/workers/restart_budget.h"
 #include "controller/workers/worker_pool.h"
 #include "controller/workers/worker_registry.h"
@@ -43,15 +44,20 @@ struct AssemblyOptions;
 struct RunStores {
   std::unique_ptr<RunStore> records;
   std::unique_ptr<SampleStore> samples;
-  std::unique_ptr<SampleStore> upcoming;  // StepContext::upcoming
   CheckpointIndex checkpoints;
-  std::shared_ptr<Blackbox> blackbox = nullptr;  // null: none is kept
+  std::unique_ptr<SampleStore> upcoming = nullptr;  // StepContext::upcoming
+  std::shared_ptr<Blackbox> blackbox = nullptr;     // null: none is kept
 };
 
 // Samples are passed through files in the run directory. Errors as SampleStore::Open.
 absl::StatusOr<std::unique_ptr<SampleStore>> OpenSamples(const v1::Config& config);
-// For StepContext::upcoming.
+// For a run with trainer.off_policy_steps. Not in the folder of the samples, where it would be
+// taken for samples of an earlier run.
 absl::StatusOr<std::unique_ptr<SampleStore>> OpenUpcomingSamples(const v1::Config& config);
+
+// What a run ends with after its work ended with `status`: the failure of RunControl::Fail, if
+// there was one and `status` is no other reason than its consequence.
+absl::Status ReasonOfEnd(const RunControl& control, const absl::Status& status);
 
 // Order of calls: PlanAhead, MakeContext, Serve, once each.
 class RunCore {
@@ -88,7 +94,7 @@ class RunCore {
   // Starts the services, runs `work`, then stops the workers and the services. On GPUs the memory
   // is planned before `work`, from what the workers say. `position`: of the run between two steps,
   // for users' calls. `work` calls RunControl::OnEnded. Errors of `work`, of the plan and of
-  // RpcServer::Start.
+  // RpcServer::Start. An agent that cannot mend a worker ends the run: RunControl::Fail.
   absl::Status Serve(const StepContext& context,
                      const RunPosition& position,
                      const std::function<absl::Status()>& work);
@@ -98,6 +104,10 @@ class RunCore {
   absl::Status MakePlan(int64_t device_bytes);
   // Waits for the workers to tell their GPUs, and plans.
   absl::Status PlanForGpus(TandemService& api);
+  // Ends a run that cannot go on.
+  void EndRun(const absl::Status& failure);
+  // Tells the agents of hosts that the run is over, which takes them a beat.
+  void LetAgentsGo();
   void TellListening(const std::string& address);
 
   const std::unique_ptr<const v1::Config> config_;
@@ -112,6 +122,7 @@ class RunCore {
   ParityProbe probe_;
   LoadLog load_;
   WorkerRegistry registry_;
+  AgentRegistry agents_;
   WorkerPool pool_;
   const std::unique_ptr<ProgressSink> shown_;
   EventLog events_;

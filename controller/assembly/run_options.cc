@@ -183,6 +183,23 @@ RegistryOptions MakeRegistryOptions(const v1::Config& config,
           .own_process_start = OwnProcessStart()};
 }
 
+AgentRegistryOptions MakeAgentOptions(const v1::Config& config, const BuildInfo& build) {
+  const v1::Cluster& cluster = config.cluster();
+  return {.topology = TopologyOf(config),
+          .device = config.trainer().device() == "cuda" ? "cuda" : "cpu",
+          .heartbeat_timeout = absl::Seconds(cluster.heartbeat_timeout_seconds()),
+          .build = BuildText(build),
+          .build_id = BuildId(build),
+          .allow_other_build = cluster.allow_other_build(),
+          .run_dir = cluster.run_dir(),
+          .limits = {.heartbeat = absl::Seconds(cluster.heartbeat_seconds()),
+                     .controller_lost = absl::Seconds(cluster.controller_lost_seconds()),
+                     .max_restarts = static_cast<int>(cluster.max_restarts()),
+                     .restart_window = absl::Seconds(cluster.restart_window_seconds()),
+                     .log_max_bytes = cluster.log_max_mb() << 20,
+                     .log_files_to_keep = cluster.log_files_to_keep()}};
+}
+
 ParityProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit) {
   return {.topology = TopologyOf(config),
           .vocab_limit = vocab_limit,

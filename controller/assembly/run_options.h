@@ -18,6 +18,7 @@
 #include "controller/rollouts/weight_check_files.h"
 #include "controller/rollouts/weight_sync.h"
 #include "controller/step/train_options.h"
+#include "controller/workers/agents/agent_registry.h"
 #include "controller/workers/worker_registry.h"
 
 namespace tandem {
@@ -40,6 +41,9 @@ v1::Config ConfigForWorkers(v1::Config config, const TrainOptions& options);
 absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t train_rows);
 
 RpcSecurity MakeRpcSecurity(const v1::Config& config);
+
+// `build`: the controller's.
+AgentRegistryOptions MakeAgentOptions(const v1::Config& config, const BuildInfo& build);
 
 // `build` and `host`: the controller's.
 RegistryOptions MakeRegistryOptions(const v1::Config& config,

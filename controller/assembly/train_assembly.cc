@@ -117,6 +117,10 @@ absl::Status TrainAssembly::TrainAndRecord(TrainLoop& loop, const StepContext& c
     return absl::OkStatus();
   });
   if (loop.failed_loading()) failed_at_ = FailedAt::kInputs;
+  if (const absl::Status reason = ReasonOfEnd(core_->control(), status); reason != status) {
+    status = reason;
+    failed_at_ = FailedAt::kRun;
+  }
   completed_ = status.ok() && loop.complete();
   // Before the report: a run that has made everything but its report is finished.
   if (completed_) {
@@ -167,7 +171,6 @@ absl::StatusOr<std::unique_ptr<Assembly>> MakeTrainAssembly(const AssemblyOption
   const v1::Config& config = options.config;
   TANDEM_ASSIGN_OR_RETURN(RunInputs inputs, LoadRunInputs(config));
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SampleStore> samples, OpenSamples(config));
-  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SampleStore> upcoming, OpenUpcomingSamples(config));
   TANDEM_ASSIGN_OR_RETURN(CheckpointIndex checkpoints,
                           CheckpointIndex::Open(config.trainer().default_local_dir(),
                                                 config.trainer().max_actor_ckpt_to_keep()));
@@ -198,14 +201,18 @@ absl::StatusOr<std::unique_ptr<Assembly>> MakeTrainAssembly(const AssemblyOption
   if (train.partial.enabled) {
     TANDEM_ASSIGN_OR_RETURN(rounds, OpenRounds(config, train, inputs, start));
   }
+  std::unique_ptr<SampleStore> upcoming;
+  if (train.partial.one_step_off) {
+    TANDEM_ASSIGN_OR_RETURN(upcoming, OpenUpcomingSamples(config));
+  }
   std::string run_id = MakeRunId(config, RealClock().WallNow());
   auto blackbox = OpenBlackbox(config, run_id);
   auto core =
       std::make_unique<RunCore>(options, std::move(run_id), std::move(inputs), std::move(train),
                                 RunStores{.records = std::move(records),
                                           .samples = std::move(samples),
-                                          .upcoming = std::move(upcoming),
                                           .checkpoints = std::move(checkpoints),
+                                          .upcoming = std::move(upcoming),
                                           .blackbox = std::move(blackbox)},
                                 MakeCheckPolicy(config.weight_sync()));
   return std::make_unique<TrainAssembly>(std::move(core), store, std::move(rounds),

@@ -15,6 +15,7 @@
 #include "common/types/sample.h"
 #include "controller/cli/api_commands.h"
 #include "controller/cli/batch_command.h"
+#include "controller/cli/certs/certs_command.h"
 #include "controller/cli/kubernetes/manifests_command.h"
 #include "controller/cli/local_commands.h"
 #include "controller/cli/lora_command.h"
@@ -61,6 +62,8 @@ struct Options {
   WeightsManifestOptions manifest;
   LoraMergeOptions lora;
   LoraInspectOptions inspect;
+  AuthorityOptions authority;
+  IssueOptions issue;
   PlanOptions plan;
   ManifestsOptions manifests;
   FromVerlOptions from_verl;
@@ -329,8 +332,7 @@ class CommandLine {
         app_.add_subcommand("manifests", "write what a cluster starts a run from");
     manifests->require_subcommand(1);
     CLI::App* kubernetes =
-        Local(manifests, "kubernetes",
-              "print a run as objects; never run on a cluster, and not startable yet",
+        Local(manifests, "kubernetes", "print a run as objects, which have never run on a cluster",
               [this] { return KubernetesManifestsCommand(o_.manifests, &failed_at_, std::cout); });
     ManifestsOptions& options = o_.manifests;
     kubernetes->add_option("CONFIG", options.config, "YAML file")->required();
@@ -440,6 +442,7 @@ class CommandLine {
     AddParity();
     AddWeights();
     AddLora();
+    AddCerts();
     AddConfig();
   }
 
@@ -514,6 +517,21 @@ class CommandLine {
     inspect->add_option("ADAPTER", o_.inspect.adapter, "adapter directory")->required();
     inspect->add_option("--base", o_.inspect.base,
                         "compare names and shapes with this HF checkpoint; config.json is enough");
+  }
+
+  void AddCerts() {
+    CLI::App* certs = app_.add_subcommand("certs", "make certificates for mutual TLS");
+    certs->require_subcommand(1);
+    CLI::App* init = Local(certs, "init", "an authority, in a folder for its certificates", [this] {
+      failed_at_ = FailedAt::kConfig;
+      return CertsInitCommand(o_.authority, std::cout);
+    });
+    AddCertsInitOptions(*init, o_.authority);
+    CLI::App* issue = Local(certs, "issue", "a certificate of a role, and its key", [this] {
+      failed_at_ = FailedAt::kConfig;
+      return CertsIssueCommand(o_.issue, std::cout);
+    });
+    AddCertsIssueOptions(*issue, o_.issue);
   }
 
   void AddConfig() {

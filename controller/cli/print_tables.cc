@@ -194,6 +194,33 @@ bool HasSeveralNodes(const v1::GetStatusResponse& status) {
   });
 }
 
+// "trainer 1 (pid 712), rollout 1 (ended: signal 9, again)"
+std::string AgentProcessesText(const v1::AgentStatus& agent) {
+  std::vector<std::string> parts;
+  for (const v1::AgentProcess& process : agent.processes()) {
+    const bool by_signal = process.exit_signal() != 0;
+    const std::string at =
+        process.pid() != 0 ? fmt::format("pid {}", process.pid())
+                           : fmt::format("ended: {} {}", by_signal ? "signal" : "exit code",
+                                         by_signal ? process.exit_signal() : process.exit_code());
+    parts.push_back(fmt::format("{} {} ({}{})", RoleName(process.role()), process.rank(), at,
+                                process.starts() > 1 ? ", again" : ""));
+  }
+  return parts.empty() ? "-" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+// A row per agent; empty without one.
+std::string AgentTable(const v1::GetStatusResponse& status) {
+  std::vector<std::vector<std::string>> rows = {
+      {"agent", "node", "state", "heartbeat", "pid", "processes"}};
+  for (const v1::AgentStatus& agent : status.agents()) {
+    rows.push_back({fmt::format("host {} of {}", agent.host_index(), agent.hosts()), agent.node(),
+                    agent.state(), fmt::format("{:.1f} s ago", agent.seconds_since_heartbeat()),
+                    std::to_string(agent.pid()), AgentProcessesText(agent)});
+  }
+  return rows.size() == 1 ? "" : FormatTable(rows);
+}
+
 }  // namespace
 
 std::string StatusTable(const v1::GetStatusResponse& status) {
@@ -228,7 +255,8 @@ std::string StatusTable(const v1::GetStatusResponse& status) {
                     std::to_string(worker.pid())});
     if (nodes) rows.back().push_back(worker.node());
   }
-  return text + FormatTable(rows) + RolloutTable(status) + TrainerTable(status);
+  text += FormatTable(rows) + RolloutTable(status) + TrainerTable(status) + AgentTable(status);
+  return text;
 }
 
 namespace {

@@ -1,7 +1,7 @@
 #include "controller/generation/one_step_off.h"
 
 #include <algorithm>
-#include <string>
+#include <optional>
 #include <utility>
 
 #include "common/base/status.h"
@@ -13,53 +13,28 @@ namespace tandem {
 OneStepOff::OneStepOff(const StepContext& context,
                        const TrainOptions& options,
                        std::unique_ptr<RoundRunner> runner)
-    : RoundGeneration(context, options, std::move(runner)),
-      limit_(options.partial.train_batch_size, /*max_staleness=*/1) {}
+    : BackgroundRounds(context, options, std::move(runner), /*max_staleness=*/1) {}
 
 absl::Status OneStepOff::Generate(StepBatch& batch, int64_t missing) {
   if (batch.prompts.empty()) {
     // The last step has the metrics as well, though nothing is generated beside it.
     CountBackground(0, 0, batch.facts);
-    TANDEM_RETURN_IF_ERROR(CheckVersions(batch.version));
+    TANDEM_RETURN_IF_ERROR(CheckSampledAhead(buffer().state(), batch.step, batch.version));
   }
   return RoundGeneration::Generate(batch, missing);
 }
 
-absl::Status OneStepOff::CheckVersions(int64_t version) const {
-  const int64_t oldest = version - runner().options().updates_per_step;
-  std::optional<int64_t> expected = sampled_by_;
-  for (const auto& [number, group] : buffer().state().groups) {
-    for (const BufferedSample& sample : group.samples) {
-      for (const VersionRun& run : sample.versions) {
-        if (!expected) expected = run.version;
-        if (run.version == *expected && run.version >= oldest && run.version <= version) continue;
-        return MakeStatus(absl::StatusCode::kDataLoss,
-                          "sample {:#x} was generated ahead and has tokens of weight version {}, "
-                          "where all of its batch are of version {} and a step of version {} "
-                          "trains none before {}; this is a defect of Tandem",
-                          sample.sample_id, run.version, *expected, version, oldest);
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
-void OneStepOff::StartBackground(const StepBatch& batch) {
-  if (!batch.is_last) background_ = StartRounds(batch, limit_);
-}
-
 absl::Status OneStepOff::FinishBackground(StepBatch& batch) {
   const Instant waiting = context().clock.Now();
-  const absl::Status status = background_->Finish();
+  const absl::Status status = background()->Finish();
   batch.facts.trainer["timing_s/wait_train"] =
-      std::max(0.0, absl::ToDoubleSeconds(waiting - background_->ended_at()));
-  CountBackgroundRounds(*background_, batch);
-  background_.reset();
+      std::max(0.0, absl::ToDoubleSeconds(waiting - background()->ended_at()));
+  CountAndForget(batch);
   return status;
 }
 
 absl::StatusOr<SampleStore*> OneStepOff::BeforeUpdate(StepBatch& batch) {
-  if (background_ == nullptr) return nullptr;
+  if (background() == nullptr) return nullptr;
   batch.phases.Begin("wait_generate");
   TANDEM_RETURN_IF_ERROR(FinishBackground(batch));
   TANDEM_RETURN_IF_ERROR(CheckInterrupted(context()));
@@ -70,39 +45,54 @@ absl::StatusOr<SampleStore*> OneStepOff::BeforeUpdate(StepBatch& batch) {
     }
     TANDEM_RETURN_IF_ERROR(RunRound(batch, groups, {}));
   }
-  sampled_by_ = batch.version;
+  runner().buffer().SetAhead({.step = batch.step + 1, .version = batch.version});
   TANDEM_RETURN_IF_ERROR(ShowUpcoming(batch));
-  return &context().upcoming;
+  return context().upcoming;
 }
 
 absl::Status OneStepOff::ShowUpcoming(const StepBatch& batch) const {
-  SampleStore& upcoming = context().upcoming;
+  SampleStore& upcoming = *context().upcoming;
   TANDEM_RETURN_IF_ERROR(upcoming.BeginStep(batch.step + 1));
   const BufferState& waiting = buffer().state();
   int64_t position = 0;
   for (const auto& [number, group] : waiting.groups) {
-    for (size_t i = 0; i < group.samples.size(); ++i) {
-      TANDEM_ASSIGN_OR_RETURN(Sample sample, ReadSample(*waiting.file, group, i));
-      sample.group = position;
-      TANDEM_RETURN_IF_ERROR(upcoming.Put(sample, batch.version, TokenVersions::kExactly));
-    }
-    ++position;
+    TANDEM_RETURN_IF_ERROR(ReadGroup(*waiting.file, group, position++, [&](const Sample& sample) {
+      return upcoming.Put(sample, batch.version, TokenVersions::kExactly);
+    }));
   }
   return absl::OkStatus();
 }
 
 absl::Status OneStepOff::StopBackground(StepBatch& batch) {
-  return background_ == nullptr ? absl::OkStatus() : FinishBackground(batch);
+  return background() == nullptr ? absl::OkStatus() : FinishBackground(batch);
 }
 
-void OneStepOff::RollBackStep() {
-  background_.reset();
-  RoundGeneration::RollBackStep();
-}
-
-absl::Status OneStepOff::Restore(const std::string& checkpoint, int64_t step) {
-  sampled_by_.reset();
-  return RoundGeneration::Restore(checkpoint, step);
+absl::Status CheckSampledAhead(const BufferState& waiting, int64_t step, int64_t version) {
+  if (waiting.groups.empty()) return absl::OkStatus();
+  std::optional<int64_t> sampled_by;
+  if (waiting.ahead) {
+    sampled_by = waiting.ahead->version;
+    if (waiting.ahead->step != step) {
+      return MakeStatus(absl::StatusCode::kDataLoss,
+                        "step {} begins with a batch that was sampled for step {}; this is a "
+                        "defect of Tandem",
+                        step, waiting.ahead->step);
+    }
+  }
+  for (const auto& [number, group] : waiting.groups) {
+    for (const BufferedSample& sample : group.samples) {
+      for (const VersionRun& run : sample.versions) {
+        if (!sampled_by) sampled_by = std::min(version, run.version);
+        if (run.version == *sampled_by) continue;
+        return MakeStatus(absl::StatusCode::kDataLoss,
+                          "sample {:#x} was generated ahead for step {}, of weight version {}, and "
+                          "has tokens of weight version {} where all of its batch are of version "
+                          "{}; this is a defect of Tandem",
+                          sample.sample_id, step, version, run.version, *sampled_by);
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

@@ -99,8 +99,8 @@ absl::Status RoundGeneration::Dispatch(StepBatch& batch, std::vector<GroupReques
 absl::Status RoundGeneration::TakeBatch(StepBatch& batch, int64_t wanted) {
   RolloutBuffer& buffer = runner_->buffer();
   const int64_t first = std::ssize(batch.prompts);
-  const auto take = [&](int64_t position, Sample sample) -> absl::Status {
-    sample.group = first + position;
+  const auto take = [&](Sample sample) -> absl::Status {
+    sample.group += first;
     return context_.samples.Put(sample, batch.version, TokenVersions::kUpTo,
                                 absl::ToUnixMicros(context_.clock.WallNow()));
   };

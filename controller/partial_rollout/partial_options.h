@@ -25,7 +25,7 @@ struct PartialOptions {
   // updates_per_step weight versions.
   int64_t max_staleness = 1;
   int64_t updates_per_step = 1;
-  bool one_step_off = false;  // trainer.off_policy_steps: OneStepOffGeneration
+  bool one_step_off = false;  // trainer.off_policy_steps: OneStepOff
 
   // Settings of the run that FreshPrompts uses.
   int64_t train_batch_size = 0;

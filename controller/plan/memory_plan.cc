@@ -271,8 +271,10 @@ class Planner {
     const int64_t scoring = std::max(probe_arena_, score_arena_);
     if (input_.old_log_probs) Add("old_log_prob", Scores(scoring), Asleep());
     if (input_.trainer.reference) Add("reference", Scores(scoring), Asleep());
-    if (input_.compare) Add("compare", Scores(scoring), Asleep());
+    if (input_.compare && !input_.compares_next) Add("compare", Scores(scoring), Asleep());
     Add("train", Training(kept_arena_), Asleep());
+    // The gradients wait for their update meanwhile, and no rollout sleeps.
+    if (input_.compares_next) Add("compare", Training(kept_arena_), Serving());
     Add("optimize", Optimizing(kept_arena_), Asleep());
     if (input_.apart) Add("drain", Training(kept_arena_), Serving());
     Lines sync = at_rest;

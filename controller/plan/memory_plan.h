@@ -39,6 +39,7 @@ struct MemoryPlanInput {
   Recompute recompute = Recompute::kAuto;
   bool old_log_probs = false;    // computed in a separate pass
   bool compare = false;          // log-probs are compared with the rollout's in a separate pass
+  bool compares_next = false;    // of the next batch, within the training of this one
   bool probe = false;            // weights are verified and a probe is scored in every step
   bool check = false;            // rollouts' weights may be compared with the trainers'
   bool export_model = false;     // checkpoints hold the HF model

@@ -99,6 +99,7 @@ MemoryPlanInput MakeMemoryPlanInput(const ModelSpec& spec,
   input.recompute = ParseRecompute(config.model().enable_gradient_checkpointing());
   input.old_log_probs = config.actor().old_log_prob() == "recompute";
   input.compare = HasComparePass(config);
+  input.compares_next = input.compare && config.trainer().off_policy_steps() > 0;
   input.probe_limits = ProbeLimits(config);
   input.probe = config.weight_sync().probe();
   input.check = config.weight_sync().check() != "off";

@@ -121,13 +121,18 @@ class RemoteReward final : public RewardFunction {
   std::function<bool()> interrupted_;
 };
 
+// A service of a user's may be any gRPC server, and by default those end the connection of who asks
+// more often than every five minutes whether they are there.
+constexpr PeerWatch kServiceWatch{.silence = absl::Minutes(6)};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RewardFunction>> MakeRemoteReward(
     const RewardClientOptions& options) {
   const bool local = IsLocalAddress(options.address);
   TANDEM_ASSIGN_OR_RETURN(auto channel,
-                          MakeChannel(options.address, local ? RpcSecurity() : options.security));
+                          MakeChannel(options.address, local ? RpcSecurity() : options.security,
+                                      /*observer=*/nullptr, kServiceWatch));
   return std::make_unique<RemoteReward>(std::move(channel), options);
 }
 

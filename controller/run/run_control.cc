@@ -224,6 +224,13 @@ void RunControl::OnStarted(int64_t finished_steps, int64_t version) {
   started_ = true;
   finished_steps_ = made_steps_ = finished_steps;
   version_ = version;
+  // What was asked for before it was known where the run stands counted from 0.
+  target_ = std::min(target_ + finished_steps, total_steps_);
+  for (auto& [id, operation] : operations_) {
+    operation.target = std::min(operation.target + finished_steps, total_steps_);
+    operation.status.first_step = finished_steps + 1;
+  }
+  UpdateOperations();
   changed_.NotifyAll();
 }
 

@@ -96,6 +96,8 @@ class RunControl {
   // Blocks until there is a step to run or the run is to end; runs jobs meanwhile. With
   // StartMode::kTrain the run ends when all steps are done, with kPaused only when it is stopped.
   Next WaitForNext();
+  // Once, as soon as it is known where the run stands. Steps that were asked for before are made
+  // from there on.
   void OnStarted(int64_t finished_steps, int64_t version);
   // Ends the run after `steps` steps, if that is fewer than so far. Operations are shortened as
   // well.

@@ -2,16 +2,29 @@
 // request, and for a step whose failure ends the run.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 #include <absl/status/status.h>
 
+#include "controller/step/mini_batches.h"
 #include "controller/step/step_batch.h"
 #include "controller/step/step_context.h"
 #include "controller/step/train_options.h"
+#include "controller/store/run_store.h"
+#include "controller/store/sample_store.h"
 #include "controller/store/saved_batch.h"
 
 namespace tandem {
+
+// The batch of the next step, which waits while the one in progress is trained.
+struct UpcomingBatch {
+  int64_t step = 0;
+  const SampleStore& samples;
+  std::vector<MiniBatch> plan;  // of its first epoch
+};
 
 // The format is that of store/batch_file.h. One sample is in memory at a time.
 class BatchSaver {
@@ -43,14 +56,25 @@ class BatchSaver {
   // As SaveWith where `status` is DataLoss (a ratio or log-prob is wrong); returns any other status
   // as it is.
   absl::Status SaveIfDataLoss(const StepBatch& batch, const absl::Status& status);
+  // The same for a failure of the batch that waits while `batch` is trained, under the number of
+  // its own step.
+  absl::Status SaveIfDataLoss(const StepBatch& batch,
+                              const UpcomingBatch& upcoming,
+                              const absl::Status& status);
 
  private:
-  absl::Status Save(const std::string& path,
-                    const SavedBatchInfo& info,
-                    const StepBatch& batch) const;
-  absl::Status SaveFailedTo(const std::string& folder,
-                            const StepBatch& batch,
-                            const std::string& failure) const;
+  // What one file holds. The references must outlive it.
+  struct Contents {
+    const SampleStore& samples;
+    const std::map<uint64_t, SampleRecord>& records;  // by sample id, as far as there are any
+    SavedBatchInfo info;
+  };
+  Contents ContentsOf(const StepBatch& batch) const;
+  Contents ContentsOf(const StepBatch& batch, const UpcomingBatch& upcoming) const;
+  static absl::Status Save(const std::string& path, const Contents& contents);
+  absl::Status SaveFailedTo(const std::string& folder, const Contents& contents) const;
+  // As SaveFailed.
+  std::string SaveFailure(Contents contents, const std::string& failure) const;
   SavedBatchInfo MakeInfo(const StepBatch& batch) const;
 
   const StepContext& context_;

@@ -30,7 +30,8 @@ struct StepContext {
   RewardFunction& reward;
   const PromptCodec& text;
   SampleStore& samples;
-  SampleStore& upcoming;  // the next step's samples, where they are generated during this one
+  // The next step's samples, once they are generated; null unless trainer.off_policy_steps is set.
+  SampleStore* upcoming = nullptr;
   ParityProbe& probe;
   RunStore& store;
   Tracker& tracker;

@@ -83,7 +83,7 @@ absl::Status TrainingPhase::Run(StepBatch& batch) {
                                                        batch.comparisons.empty(),
                                   .first_update = first,
                                   .log_probs_compared = !batch.comparisons.empty()})));
-      if (first) TANDEM_RETURN_IF_ERROR(saver_.SaveIfDataLoss(batch, CompareUpcoming(batch)));
+      if (first) TANDEM_RETURN_IF_ERROR(CompareUpcoming(batch));
       // A step can be dropped up to here: the optimizer changes the weights.
       if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted(context_));
       TANDEM_RETURN_IF_ERROR(OptimizerStep(batch, share));
@@ -172,14 +172,22 @@ absl::Status TrainingPhase::CompareBatch(StepBatch& batch) {
 }
 
 absl::Status TrainingPhase::CompareUpcoming(StepBatch& batch) {
-  TANDEM_ASSIGN_OR_RETURN(SampleStore* const upcoming, before_update_(batch));
-  if (upcoming == nullptr || !options_.compare_log_probs) return absl::OkStatus();
-  const int64_t step = batch.step + 1;
-  PlanMiniBatches(options_, step, 0, context_.pool.topology().trainers, *upcoming);
+  const absl::StatusOr<SampleStore*> waiting = before_update_(batch);
+  if (!waiting.ok()) return saver_.SaveIfDataLoss(batch, waiting.status());
+  if (*waiting == nullptr || !options_.compare_log_probs) return absl::OkStatus();
+  SampleStore& samples = **waiting;
+  UpcomingBatch upcoming{.step = batch.step + 1, .samples = samples};
+  upcoming.plan =
+      PlanMiniBatches(options_, upcoming.step, 0, context_.pool.topology().trainers, samples);
   batch.phases.Begin("compare");
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<ReportedComparison> comparisons,
-                          ComputeLogProbs(context_.pool, ScoredPolicy::kCompared, step, batch));
-  return CompareLogProbs(batch, comparisons, ComparableTokens(*upcoming, batch.version, -1), step);
+  const auto comparisons =
+      ComputeLogProbs(context_.pool, ScoredPolicy::kCompared, upcoming.step, batch);
+  absl::Status compared = comparisons.status();
+  if (compared.ok()) {
+    const int64_t expected = ComparableTokens(samples, batch.version, -1);
+    compared = CompareLogProbs(batch, *comparisons, expected, upcoming.step);
+  }
+  return saver_.SaveIfDataLoss(batch, upcoming, compared);
 }
 
 absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include "common/base/disk_refusal.h"
 #include "common/base/log.h"
@@ -84,24 +83,24 @@ absl::StatusOr<std::unique_ptr<SampleStore>> SampleStore::Open(const std::string
   return std::unique_ptr<SampleStore>(new SampleStore(dir, keep));
 }
 
-SampleStore::~SampleStore() {
-  if (fd_ >= 0) close(fd_);
-}
-
 absl::Status SampleStore::BeginStep(int64_t step) {
   const MutexLock lock(step_mutex_);
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
+  fd_.Reset();
   metas_.clear();
   held_back_.clear();
   step_ = step;
   end_ = 0;
   has_index_ = false;
   path_ = fmt::format("{}/step_{:06}.samples", dir_, step);
-  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd_ < 0) return RunFileError(path_, "opening", errno);
+  fd_.Reset(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd_.valid()) return RunFileError(path_, "opening", errno);
   Prune();
   return absl::OkStatus();
+}
+
+int64_t SampleStore::step() const {
+  const MutexLock lock(step_mutex_);
+  return step_;
 }
 
 void SampleStore::Prune() const {
@@ -290,9 +289,9 @@ absl::StatusOr<std::vector<float>> SampleStore::ReadArray(TokenArray array,
 }
 
 absl::StatusOr<int64_t> SampleStore::Append(const std::string& bytes) {
-  if (fd_ < 0) return FailedPrecondition("no step has begun");
+  if (!fd_.valid()) return FailedPrecondition("no step has begun");
   const absl::Status written =
-      held_back_.empty() ? WriteRunFile(fd_, path_, bytes, end_) : absl::OkStatus();
+      held_back_.empty() ? WriteRunFile(fd_.get(), path_, bytes, end_) : absl::OkStatus();
   if (!written.ok() && !IsDiskRefused(written)) return written;
   if (!written.ok()) {
     held_back_begin_ = end_;
@@ -310,7 +309,8 @@ absl::Status SampleStore::Flush(const std::string& index) {
     has_index_ = true;
   }
   if (held_back_.empty()) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(WithDiskRefused(WriteRunFile(fd_, path_, held_back_, held_back_begin_)));
+  TANDEM_RETURN_IF_ERROR(
+      WithDiskRefused(WriteRunFile(fd_.get(), path_, held_back_, held_back_begin_)));
   held_back_.clear();
   return absl::OkStatus();
 }
@@ -337,7 +337,8 @@ absl::Status SampleStore::ReadAt(int64_t offset, void* data, int64_t bytes) cons
     std::memcpy(data, held_back_.data() + begin, static_cast<size_t>(bytes));
     return absl::OkStatus();
   }
-  return ReadRunFile(fd_, path_, {static_cast<char*>(data), static_cast<size_t>(bytes)}, offset);
+  return ReadRunFile(fd_.get(), path_, {static_cast<char*>(data), static_cast<size_t>(bytes)},
+                     offset);
 }
 
 }  // namespace tandem

@@ -15,6 +15,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/base/mutex.h"
+#include "common/process/local_socket.h"
 #include "common/types/sample.h"
 
 namespace tandem {
@@ -82,12 +83,13 @@ class SampleStore {
   // files are kept, including the newest; 0: all. A file has 4 bytes per prompt token and 16 per
   // response token (12 without log-probs), and 4 more for each TokenArray.
   static absl::StatusOr<std::unique_ptr<SampleStore>> Open(const std::string& dir, int64_t keep);
-  ~SampleStore();
 
   // Creates the step's file, drops the previous step from memory, and removes files beyond `keep`
   // as well as those of later steps, which a repeated step or a new run writes again. Errors by
   // IoErrorCode.
   absl::Status BeginStep(int64_t step);
+  // The step of the newest BeginStep; -1 before the first.
+  int64_t step() const;
 
   // AlreadyExists: the id is in use. InvalidArgument: the lengths of the arrays do not fit.
   // DataLoss: another version than `version` sampled a token or, with kUpTo, a later version did,
@@ -146,7 +148,7 @@ class SampleStore {
   const int64_t keep_;
   mutable Mutex step_mutex_;
   // State of the step in progress.
-  int fd_ ABSL_GUARDED_BY(step_mutex_) = -1;
+  UniqueFd fd_ ABSL_GUARDED_BY(step_mutex_);
   std::string path_ ABSL_GUARDED_BY(step_mutex_);
   int64_t step_ ABSL_GUARDED_BY(step_mutex_) = -1;
   int64_t end_ ABSL_GUARDED_BY(step_mutex_) = 0;

@@ -27,22 +27,30 @@ void HangDetector::Poll() {
 void HangDetector::Look(const WorkerEntry& worker) {
   const bool silent = clock_.Now() - worker.last_heartbeat >= options_.no_heartbeat_for;
   if (!silent && !worker.stands_still) return;
+  const auto requested = requested_.find(worker.key());
+  if (requested != requested_.end() && requested->second == worker.incarnation) return;
+  if (options_.ask_agent && options_.ask_agent(worker)) {
+    requested_[worker.key()] = worker.incarnation;
+    return Tell(worker, "the agent of " + worker.announcement.host.Text());
+  }
   // On another host, or in another container, its number may be some other process's here.
   if (worker.process_start.empty()) return;
   if (worker.restored && worker.held_for <= absl::ZeroDuration()) return;  // it has ended
-  const auto requested = requested_.find(worker.key());
-  if (requested != requested_.end() && requested->second == worker.incarnation) return;
   requested_[worker.key()] = worker.incarnation;
+  Tell(worker, "the launcher");
   Request(worker);
+}
+
+void HangDetector::Tell(const WorkerEntry& worker, const std::string& asked) const {
+  const std::string silence = absl::FormatDuration(clock_.Now() - worker.last_heartbeat);
+  LogWarn(
+      "{}: {} (process {}, phase {}, last action {}): asking {} to kill it", worker.key().Text(),
+      worker.stands_still ? StandstillText(worker.news.progress) : "no heartbeat for " + silence,
+      worker.announcement.pid, worker.news.phase, worker.news.last_action, asked);
 }
 
 void HangDetector::Request(const WorkerEntry& worker) {
   const WorkerKey& key = worker.key();
-  const std::string silence = absl::FormatDuration(clock_.Now() - worker.last_heartbeat);
-  LogWarn(
-      "{}: {} (process {}, phase {}, last action {}): asking the launcher to kill it", key.Text(),
-      worker.stands_still ? StandstillText(worker.news.progress) : "no heartbeat for " + silence,
-      worker.announcement.pid, worker.news.phase, worker.news.last_action);
   const std::string directory = options_.run_dir + "/hung";
   const std::string path = fmt::format("{}/{}-{}", directory, RoleName(key.role), key.rank);
   std::error_code error;

@@ -84,10 +84,12 @@ class GrpcRolloutClient : public RolloutClient {
   GrpcRolloutClient(std::string address,
                     int64_t incarnation,
                     absl::Duration timeout,
-                    const std::shared_ptr<grpc::Channel>& channel)
+                    const std::shared_ptr<grpc::Channel>& channel,
+                    std::shared_ptr<TrainerGroup> group)
       : address_(std::move(address)),
         incarnation_(incarnation),
         timeout_(timeout),
+        group_(std::move(group)),
         stub_(v1::RolloutService::NewStub(channel)) {}
 
   void Generate(const GroupRequest& request,
@@ -134,6 +136,7 @@ class GrpcRolloutClient : public RolloutClient {
     v1::WakeRequest request;
     request.set_incarnation(incarnation_);
     request.set_step(LogStep());
+    request.set_group_generation(group_->generation);
     for (const std::string& tag : tags) request.add_tags(tag);
     Call<v1::WakeResponse>(&Calls::Wake, timeout_, std::move(request), Report(std::move(done)));
   }
@@ -160,6 +163,7 @@ class GrpcRolloutClient : public RolloutClient {
     request.set_incarnation(incarnation_);
     request.set_version(-1);
     request.set_reason(reason);
+    request.set_group_generation(group_->generation);
     Call<v1::AbortUpdateResponse>(&Calls::AbortUpdate, timeout_, std::move(request),
                                   StatusOnly(std::move(done)));
   }
@@ -189,6 +193,7 @@ class GrpcRolloutClient : public RolloutClient {
   const std::string address_;
   const int64_t incarnation_;
   const absl::Duration timeout_;
+  const std::shared_ptr<TrainerGroup> group_;
   const std::unique_ptr<v1::RolloutService::Stub> stub_;
   // Shared with calls, which may outlive this client.
   const std::shared_ptr<CallTracker> calls_ = std::make_shared<CallTracker>();
@@ -205,9 +210,12 @@ absl::StatusOr<std::shared_ptr<RolloutClient>> MakeGrpcRolloutClient(
     int64_t incarnation,
     absl::Duration timeout,
     const RpcSecurity& security,
-    std::shared_ptr<CallObserver> observer) {
+    std::shared_ptr<CallObserver> observer,
+    std::shared_ptr<TrainerGroup> group) {
   TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(address, security, std::move(observer)));
-  return std::make_shared<GrpcRolloutClient>(address, incarnation, timeout, channel);
+  if (group == nullptr) group = std::make_shared<TrainerGroup>();
+  return std::make_shared<GrpcRolloutClient>(address, incarnation, timeout, channel,
+                                             std::move(group));
 }
 
 }  // namespace tandem

@@ -14,6 +14,7 @@
 #include "common/types/ledger_snapshot.h"
 #include "common/types/sample.h"
 #include "controller/workers/done.h"
+#include "controller/workers/trainer_group.h"
 
 namespace tandem {
 
@@ -113,12 +114,13 @@ class RolloutClient {
 };
 
 // A client over gRPC. `timeout` bounds every call that does a phase's work
-// (cluster.rpc_timeout_seconds).
+// (cluster.rpc_timeout_seconds). Without `group` the rollout is told of no group of trainers.
 absl::StatusOr<std::shared_ptr<RolloutClient>> MakeGrpcRolloutClient(
     const std::string& address,
     int64_t incarnation,
     absl::Duration timeout,
     const RpcSecurity& security,
-    std::shared_ptr<CallObserver> observer = nullptr);
+    std::shared_ptr<CallObserver> observer = nullptr,
+    std::shared_ptr<TrainerGroup> group = nullptr);
 
 }  // namespace tandem

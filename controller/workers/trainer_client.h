@@ -2,7 +2,6 @@
 // their implementation over gRPC.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -17,6 +16,7 @@
 #include "common/types/host_id.h"
 #include "common/types/ledger_snapshot.h"
 #include "controller/workers/done.h"
+#include "controller/workers/trainer_group.h"
 
 namespace tandem {
 
@@ -194,12 +194,6 @@ class TrainerClient {
 
  private:
   static absl::Status Unimplemented(const char* call);
-};
-
-// What the clients of all trainers of a run share, so that a client that connects anew goes on in
-// the group which was formed before.
-struct TrainerGroup {
-  std::atomic<int64_t> generation{0};  // of the last Reset
 };
 
 // A client over gRPC. `timeout` bounds every call (cluster.rpc_timeout_seconds). Without `group`

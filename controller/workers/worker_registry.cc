@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "common/base/local_address.h"
 #include "common/base/status.h"
 #include "common/net/protocol.h"
 #include "common/process/process_identity.h"
@@ -18,16 +19,43 @@ bool ShareDevice(const Announcement& a, const Announcement& b) {
   return !a.device_uuid.empty() || a.device == b.device;
 }
 
+// Nodes of one kernel may share a loopback interface, so the nodes' names are not looked at.
+bool OnOtherMachines(const HostId& a, const HostId& b) {
+  return !a.boot_id.empty() && !b.boot_id.empty() && a.boot_id != b.boot_id;
+}
+
+// The address that `caller`, on another machine, would use to reach `called`, if it leads nowhere
+// but to the caller's own host; else "". A trainer sends weights to its rollouts, and trainers of
+// several hosts data to each other.
+std::string UnreachableAddress(const Announcement& called,
+                               const Announcement& caller,
+                               const Topology& topology) {
+  if (caller.key.role != WorkerRole::kTrainer || !OnOtherMachines(called.host, caller.host)) {
+    return "";
+  }
+  const bool called_is_trainer = called.key.role == WorkerRole::kTrainer;
+  if (!called_is_trainer && topology.PublisherOf(called.key.rank) != caller.key.rank) return "";
+  const std::string& address = called_is_trainer ? called.data_address : called.address;
+  return !address.empty() && IsLocalAddress(address) ? address : "";
+}
+
+absl::Status LeadsNowhere(const Announcement& called,
+                          const std::string& address,
+                          const std::string& caller,
+                          const HostId& callers_host) {
+  return FailedPrecondition(
+      "{} on {} announces {}, which reaches nobody on other machines, and {} is on {}: start {} "
+      "with --advertise or --interface and an address that other hosts reach",
+      called.key.Text(), called.host.Text(), address, caller, callers_host.Text(),
+      called.key.Text());
+}
+
 std::string DeviceText(const Announcement& announcement) {
   if (announcement.device_uuid.empty()) return announcement.device;
   return announcement.device + ", GPU " + announcement.device_uuid;
 }
 
 }  // namespace
-
-std::string RoleName(WorkerRole role) {
-  return role == WorkerRole::kTrainer ? "trainer" : "rollout";
-}
 
 std::string StandstillText(const EngineProgress& progress) {
   return fmt::format("no progress for {}, in {}",
@@ -60,6 +88,7 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcemen
   // Also of a process that comes back: the controller before may have been unable to see it.
   entry.process_start = SeenStart(announcement);
   entry.restored = false;
+  entry.ended = false;
   entry.stands_still = false;
   entry.last_heartbeat = clock_.Now();
   entry.news.numerics_class = announcement.numerics_class;
@@ -114,6 +143,7 @@ absl::Duration WorkerRegistry::LongestSilence(const WorkerEntry& entry, bool see
 }
 
 absl::Duration WorkerRegistry::HeldFor(const WorkerEntry& entry) const {
+  if (entry.ended) return absl::ZeroDuration();
   const bool seen = IsSeen(entry);
   if (!entry.process_start.empty() && !seen) return absl::ZeroDuration();
   if (seen && !entry.restored && entry.state != WorkerEntry::State::kLost) {
@@ -143,7 +173,8 @@ absl::Status WorkerRegistry::CheckPlace(const Announcement& announcement) const 
   TANDEM_RETURN_IF_ERROR(CheckAddresses(announcement));
   TANDEM_RETURN_IF_ERROR(options_.topology.apart ? CheckOwnDevice(announcement)
                                                  : CheckPartner(announcement));
-  return CheckHost(announcement);
+  TANDEM_RETURN_IF_ERROR(CheckHost(announcement));
+  return CheckPeers(announcement);
 }
 
 absl::Status WorkerRegistry::CheckAddresses(const Announcement& announcement) const {
@@ -156,6 +187,9 @@ absl::Status WorkerRegistry::CheckAddresses(const Announcement& announcement) co
         announcement.key.Text(), announcement.host.Text(), announcement.address,
         options_.host.Text());
   }
+  if (OnOtherMachines(announcement.host, options_.host) && IsLocalAddress(announcement.address)) {
+    return LeadsNowhere(announcement, announcement.address, "the controller", options_.host);
+  }
   const bool has_far_peers = announcement.key.role == WorkerRole::kTrainer &&
                              options_.topology.trainer_hosts > 1 &&
                              !announcement.numerics_class.empty();
@@ -164,6 +198,20 @@ absl::Status WorkerRegistry::CheckAddresses(const Announcement& announcement) co
         "{} announces no address for the data of the trainers of {} hosts: use binaries of one "
         "build",
         announcement.key.Text(), options_.topology.trainer_hosts);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRegistry::CheckPeers(const Announcement& announcement) const {
+  for (const auto& [key, entry] : workers_) {
+    if (key == announcement.key || entry.state == WorkerEntry::State::kLost) continue;
+    const Announcement& other = entry.announcement;
+    for (const auto& [called, caller] :
+         {std::pair{&announcement, &other}, std::pair{&other, &announcement}}) {
+      const std::string address = UnreachableAddress(*called, *caller, options_.topology);
+      if (address.empty()) continue;
+      return LeadsNowhere(*called, address, caller->key.Text(), caller->host);
+    }
   }
   return absl::OkStatus();
 }
@@ -402,11 +450,12 @@ std::vector<WorkerEntry> WorkerRegistry::DetectLost() {
   return lost;
 }
 
-void WorkerRegistry::MarkLost(const WorkerKey& key, int64_t incarnation) {
+void WorkerRegistry::MarkLost(const WorkerKey& key, int64_t incarnation, WorkerLoss loss) {
   const MutexLock lock(workers_mutex_);
-  if (CheckCurrentLocked(key, incarnation).ok()) {
-    workers_.at(key).state = WorkerEntry::State::kLost;
-  }
+  if (!CheckCurrentLocked(key, incarnation).ok()) return;
+  WorkerEntry& entry = workers_.at(key);
+  entry.state = WorkerEntry::State::kLost;
+  if (loss == WorkerLoss::kEnded) entry.ended = true;
 }
 
 std::optional<WorkerEntry> WorkerRegistry::Find(const WorkerKey& key) const {

@@ -2,7 +2,6 @@
 // a Clock, and what it knows of processes from its options.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -21,20 +20,10 @@
 #include "common/types/ledger_snapshot.h"
 #include "common/types/numerics_choices.h"
 #include "common/types/topology.h"
+#include "common/types/worker_key.h"
 #include "common/types/worker_load.h"
 
 namespace tandem {
-
-enum class WorkerRole { kTrainer, kRollout };
-std::string RoleName(WorkerRole role);
-
-struct WorkerKey {
-  WorkerRole role = WorkerRole::kTrainer;
-  int rank = 0;
-
-  auto operator<=>(const WorkerKey&) const = default;
-  std::string Text() const { return RoleName(role) + " " + std::to_string(rank); }
-};
 
 // A worker's description of itself at registration.
 struct Announcement {
@@ -98,6 +87,7 @@ struct WorkerEntry {
   bool stands_still = false;    // its last heartbeat told no progress for progress_limit
   // RegistryOptions::process_start at its registration; empty: its process is not seen from here.
   std::string process_start;
+  bool ended = false;            // its process has, as its host's agent saw
   int64_t last_incarnation = 0;  // the highest that its rank has had
   bool restored = false;         // of an earlier controller, and not back since
   // Set by WorkerRegistry::Workers for restored workers: how much longer the rank is reserved for
@@ -109,6 +99,9 @@ struct WorkerEntry {
 
 // "no progress for 2m30s, in attention, layer 7"
 std::string StandstillText(const EngineProgress& progress);
+
+// Why a worker is lost: it did not answer, or its process has ended.
+enum class WorkerLoss { kNoAnswer, kEnded };
 
 // Which workers WorkerRegistry::Workers tells of.
 enum class WorkerChoice { kRegistered, kRestoredToo, kLostAndRestored };
@@ -141,10 +134,11 @@ struct RegistryOptions {
 // then on. Ranks: a process that asks for a taken rank is refused while the holder is alive;
 // otherwise it takes the rank and gets a new incarnation. A holder that the controller sees in
 // /proc is dead when /proc no longer lists it. Any other holder (another host or container) counts
-// as dead after heartbeat_timeout without a message, or register_timeout while it is starting. A
-// lost holder also gives up its rank after that time. A holder from an earlier controller that does
-// not register again keeps its rank for heartbeat_timeout or, if it is seen in /proc, until it
-// ends, at most controller_lost. Thread-safe.
+// as dead when the agent of its host says so, and after heartbeat_timeout without a message, or
+// register_timeout while it is starting. A lost holder also gives up its rank after that time. A
+// holder from an earlier controller that does not register again keeps its rank for
+// heartbeat_timeout or, if it is seen in /proc, until it ends, at most controller_lost.
+// Thread-safe.
 class WorkerRegistry {
  public:
   WorkerRegistry(RegistryOptions options, Clock& clock)
@@ -175,9 +169,9 @@ class WorkerRegistry {
   // Marks workers without a heartbeat for heartbeat_timeout, or without progress for
   // progress_limit, as lost; returns those marked now.
   std::vector<WorkerEntry> DetectLost();
-  // Marks the worker lost because a call to it failed. Its process may live, and then keeps the
-  // rank.
-  void MarkLost(const WorkerKey& key, int64_t incarnation);
+  // Marks the worker lost because a call to it failed; its process may live, and then keeps the
+  // rank. kEnded: the agent of its host saw the process end, so that the rank is free.
+  void MarkLost(const WorkerKey& key, int64_t incarnation, WorkerLoss loss = WorkerLoss::kNoAnswer);
 
   std::optional<WorkerEntry> Find(const WorkerKey& key) const;
   // Ordered by key; then, unless only those that have registered are chosen, those given to Reserve
@@ -223,8 +217,12 @@ class WorkerRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   absl::Status CheckOwnDevice(const Announcement& announcement) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
-  // Whether its address and, of several hosts, its data address can be reached from other hosts.
+  // Whether the controller and, of several hosts, trainers can reach it.
   absl::Status CheckAddresses(const Announcement& announcement) const;
+  // Whether workers on other machines that call it, and those that it calls, announce addresses
+  // that lead there.
+  absl::Status CheckPeers(const Announcement& announcement) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   // Whether it is on one host with the ranks that the configuration puts there, and with no others.
   absl::Status CheckHost(const Announcement& announcement) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);

@@ -31,7 +31,7 @@ from machine import ROOT, commit, die_with_us, machine
 from training_runs import end_on_signals, table, text
 
 PROGRAMS = ["tandem-controller", "tandem-trainer", "tandem-rollout", "tandem-parity", "tandemctl",
-            "tandem-launcher"]
+            "tandem-launcher", "tandem-agent"]
 # In the middle of common: others are above it and below it.
 TOUCHED_SOURCE = "common/weights/layout.cc"
 TOUCHED_HEADER = "common/base/clock.h"

@@ -8,7 +8,7 @@
 set(TANDEM_PACKAGE_RPATH "$ORIGIN/../lib:$ORIGIN/../../torch/lib:$ORIGIN/../../nvidia/cu13/lib")
 
 add_custom_target(package_programs)
-foreach(_program tandem-controller tandem-trainer tandem-rollout tandem-launcher tandem-parity tandemctl)
+foreach(_program tandem-controller tandem-trainer tandem-rollout tandem-launcher tandem-agent tandem-parity tandemctl)
   set(_packaged ${_program}-packaged)
   add_executable(${_packaged} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${_program}>)
   get_target_property(_libraries ${_program} LINK_LIBRARIES)

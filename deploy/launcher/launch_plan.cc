@@ -1,5 +1,6 @@
 #include "deploy/launcher/launch_plan.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "common/config/config.h"
 #include "common/formats/finished_mark.h"
 #include "common/process/files/run_token.h"
+#include "deploy/launcher/slurm/step.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -22,6 +24,8 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
           .config_path = config_path,
           .overrides = overrides,
           .run_dir = config.cluster().run_dir(),
+          .log_dir = config.cluster().run_dir() + "/logs",
+          .pids_file = config.cluster().run_dir() + "/pids.json",
           .listen = config.cluster().listen(),
           .log_max_bytes = config.cluster().log_max_mb() << 20,
           .log_files_to_keep = config.cluster().log_files_to_keep(),
@@ -34,7 +38,31 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
           .topology = TopologyOf(config),
           .tls_cert = config.cluster().tls().cert(),
           .tls_key = config.cluster().tls().key(),
-          .tls_ca = config.cluster().tls().ca()};
+          .tls_ca = config.cluster().tls().ca(),
+          .token_file = RunTokenPath(config.cluster().run_dir())};
+}
+
+RpcSecurity TlsFilesIn(const std::string& dir, const std::string& role, int rank) {
+  const std::string of_rank = fmt::format("{}/{}-{}", dir, role, rank);
+  std::error_code error;
+  const bool has_own = rank >= 0 && std::filesystem::exists(of_rank + ".pem", error);
+  const std::string files = has_own ? of_rank : fmt::format("{}/{}", dir, role);
+  return {.cert = files + ".pem", .key = files + ".key", .ca = dir + "/ca.pem"};
+}
+
+std::vector<ProcessId> ProcessesOf(const LaunchPlan& plan) {
+  std::vector<ProcessId> ids = {{Role::kController, 0}};
+  if (const AgentPlan& agents = plan.agents; !agents.nodes.empty()) {
+    const int hosts = agents.srun.empty() ? 0 : static_cast<int>(agents.nodes.size());
+    for (int host = 0; host < hosts; ++host) ids.push_back({Role::kAgent, host});
+    return ids;
+  }
+  const Topology& topology = plan.topology;
+  for (int rank = 0; rank < std::max(topology.trainers, topology.rollouts); ++rank) {
+    if (rank < topology.trainers) ids.push_back({Role::kTrainer, rank});
+    if (rank < topology.rollouts) ids.push_back({Role::kRollout, rank});
+  }
+  return ids;
 }
 
 bool IsSocketOf(const LaunchPlan& plan, const std::string& name) {
@@ -84,6 +112,17 @@ std::string ResumeHint(const LaunchPlan& plan) {
       plan.resume_mode);
 }
 
+namespace {
+
+std::string DeviceOf(const LaunchPlan& plan, const ProcessId& id) {
+  if (const auto given = plan.devices.find(id); given != plan.devices.end()) return given->second;
+  const int number = id.role == Role::kTrainer ? plan.topology.DeviceOfTrainer(id.rank)
+                                               : plan.topology.DeviceOfRollout(id.rank);
+  return fmt::format("{}:{}", plan.device, number);
+}
+
+}  // namespace
+
 std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id) {
   const std::string role = RoleName(id.role);
   std::vector<std::string> argv = {fmt::format("{}/tandem-{}", plan.bin_dir, role)};
@@ -101,23 +140,73 @@ std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id
     if (!plan.log.empty()) flag("log", plan.log);
     return argv;
   }
+  if (id.role == Role::kAgent) {
+    return StepCommand({.srun = plan.agents.srun,
+                        .node = plan.agents.nodes.at(static_cast<size_t>(id.rank)),
+                        .shared_file = plan.agents.shared_file,
+                        .argv = AgentCommand(plan, id.rank)});
+  }
   flag("controller", plan.listen);
   flag("role", role);
   flag("rank", std::to_string(id.rank));
-  const int device = id.role == Role::kTrainer ? plan.topology.DeviceOfTrainer(id.rank)
-                                               : plan.topology.DeviceOfRollout(id.rank);
-  flag("device", fmt::format("{}:{}", plan.device, device));
-  flag("token-file", RunTokenPath(plan.run_dir));
-  if (!plan.tls_ca.empty()) {
+  flag("device", DeviceOf(plan, id));
+  if (!plan.token_file.empty()) flag("token-file", plan.token_file);
+  const RpcSecurity tls =
+      plan.tls_dir.empty()
+          ? RpcSecurity{.cert = plan.tls_cert, .key = plan.tls_key, .ca = plan.tls_ca}
+          : TlsFilesIn(plan.tls_dir, role, id.rank);
+  if (tls.enabled()) {
+    flag("tls-cert", tls.cert);
+    flag("tls-key", tls.key);
+    flag("tls-ca", tls.ca);
+  }
+  argv.insert(argv.end(), plan.network_flags.begin(), plan.network_flags.end());
+  return argv;
+}
+
+std::string CertificatesOfAgents(const std::string& cert) {
+  if (cert.empty()) return "";
+  const std::filesystem::path folder = std::filesystem::absolute(cert).parent_path();
+  std::error_code unknown;
+  return std::filesystem::exists(folder / "agent.pem", unknown) ? folder.string() : "";
+}
+
+std::vector<std::string> AgentCommand(const LaunchPlan& plan, int host) {
+  const AgentPlan& agents = plan.agents;
+  const std::string& node = agents.nodes.at(static_cast<size_t>(host));
+  const std::string run_dir = std::filesystem::absolute(plan.run_dir);  // the agent starts anywhere
+  std::vector<std::string> argv = {plan.bin_dir + "/tandem-agent"};
+  const auto flag = [&argv](const std::string& name, const std::string& value) {
+    argv.push_back("--" + name);
+    argv.push_back(value);
+  };
+  flag("controller", plan.listen);
+  flag("host-index", std::to_string(host));
+  flag("hosts", std::to_string(agents.nodes.size()));
+  if (!node.empty()) flag("node", node);
+  if (!agents.interface.empty()) {
+    flag("interface", agents.interface);
+  } else if (!node.empty()) {
+    flag("advertise", node);
+  }
+  flag("bin-dir", plan.bin_dir);
+  flag("log-dir", run_dir + "/logs");
+  if (!agents.tls_dir.empty()) {
+    flag("tls-dir", agents.tls_dir);
+  } else if (!plan.tls_ca.empty()) {
     flag("tls-cert", plan.tls_cert);
     flag("tls-key", plan.tls_key);
     flag("tls-ca", plan.tls_ca);
+  } else {
+    flag("token-file", RunTokenPath(run_dir));
   }
   return argv;
 }
 
 std::map<std::string, std::string> Environment(const LaunchPlan& plan, const ProcessId& id) {
   std::map<std::string, std::string> env;
+  // Slurm writes it, from another host: it does not begin anew.
+  if (id.role == Role::kAgent) return env;
   if (id.role == Role::kController) env = plan.controller_env;
   env[kLogFileVariable] = LogPath(plan, id);
   env[kLogMaxBytesVariable] = std::to_string(plan.log_max_bytes);
@@ -126,7 +215,10 @@ std::map<std::string, std::string> Environment(const LaunchPlan& plan, const Pro
 }
 
 std::string LogPath(const LaunchPlan& plan, const ProcessId& id) {
-  return fmt::format("{}/logs/{}-{}.log", plan.run_dir, RoleName(id.role), id.rank);
+  const std::string name = id.role == Role::kAgent
+                               ? plan.agents.nodes.at(static_cast<size_t>(id.rank))
+                               : std::to_string(id.rank);
+  return fmt::format("{}/{}-{}.log", plan.log_dir, RoleName(id.role), name);
 }
 
 }  // namespace tandem

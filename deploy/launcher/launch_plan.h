@@ -1,4 +1,5 @@
-// The command lines of a job's processes, made from its configuration.
+// The command lines of a job's processes, made from its configuration or, for an agent, from what
+// its controller and its own flags say.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +8,28 @@
 #include <vector>
 
 #include "common/config/config.h"
+#include "common/net/security/rpc_security.h"
 #include "common/types/topology.h"
 #include "deploy/launcher/supervisor.h"
 
 namespace tandem {
 
+// How the workers of several hosts are started: by an agent on each.
+struct AgentPlan {
+  std::vector<std::string> nodes;  // the hosts' names, by index; empty: there are no agents
+  std::string srun;                // starts them; empty: a user does
+  std::string shared_file;         // which a node that srun starts something on has to see
+  std::string interface;           // of every node, by which others reach it; empty: its name is
+  std::string tls_dir;             // of the certificates of agents and workers
+};
+
 struct LaunchPlan {
-  std::string bin_dir;                 // where the three programs are
+  std::string bin_dir;                 // where the programs are
   std::string config_path;             // passed to the controller with `overrides`
   std::vector<std::string> overrides;  // key=value
   std::string run_dir;
+  std::string log_dir;    // run_dir/logs, or another that a flag names
+  std::string pids_file;  // lists the running processes; empty: none does
   std::string listen;     // the controller's address
   std::string launch_id;  // equal for all starts of the controller by one launcher
   std::map<std::string, std::string> controller_env;  // variables for the controller alone
@@ -30,13 +43,35 @@ struct LaunchPlan {
   int64_t total_steps = 0;
   std::string device;  // cpu or cuda; a worker's is "cpu:<number>"
   Topology topology;
-  std::string tls_cert, tls_key, tls_ca;  // all empty: no TLS
+  std::string tls_cert, tls_key, tls_ca;  // all empty: no TLS, or that of tls_dir
+  // A folder with the files of each role, as `tandemctl certs` writes them: trainer-1.pem, or
+  // trainer.pem for all trainers, .key likewise, and ca.pem. Empty: the files above.
+  std::string tls_dir;
+  std::string token_file;  // for the workers' calls; empty: none
+  // Of the workers' host: --node, --advertise and --interface, each with its value.
+  std::vector<std::string> network_flags;
+  std::map<ProcessId, std::string> devices;  // an agent's, "cuda:1"; else by the topology
+  AgentPlan agents;                          // a launcher's
 };
+
+// The three files of `role` in a folder as tls_dir; `rank` -1: of a role that has none.
+RpcSecurity TlsFilesIn(const std::string& dir, const std::string& role, int rank);
 
 LaunchPlan MakeLaunchPlan(const v1::Config& config,
                           const std::string& bin_dir,
                           const std::string& config_path,
                           const std::vector<std::string>& overrides);
+
+// The processes of a launcher, in the order in which it starts them: the controller, then the
+// trainers and rollouts of one host by turns, or the agents of several that it starts.
+std::vector<ProcessId> ProcessesOf(const LaunchPlan& plan);
+
+// The folder of `cert` if it has a certificate of agents too, as `tandemctl certs` makes it beside
+// those of workers; else "": one certificate has all roles.
+std::string CertificatesOfAgents(const std::string& cert);
+
+// argv of the agent of a host, as it is started there.
+std::vector<std::string> AgentCommand(const LaunchPlan& plan, int host);
 
 // argv of one process.
 std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id);
@@ -55,7 +90,7 @@ std::string ResumeHint(const LaunchPlan& plan);
 // The variables of one process, over the launcher's own environment.
 std::map<std::string, std::string> Environment(const LaunchPlan& plan, const ProcessId& id);
 
-// run_dir/logs/<role>-<rank>.log
+// log_dir/<role>-<rank>.log; an agent's has the name of its node
 std::string LogPath(const LaunchPlan& plan, const ProcessId& id);
 
 }  // namespace tandem

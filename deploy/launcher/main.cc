@@ -1,13 +1,18 @@
-// tandem-launcher --config FILE [--set key=value ...]: one controller and its workers on this host.
+// tandem-launcher --config FILE [--set key=value ...]: one controller and its workers on this host,
+// or agents on several.
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "common/base/build_info.h"
@@ -17,6 +22,7 @@
 #include "common/config/config.h"
 #include "common/config/loaded_config.h"
 #include "common/formats/hf_checkpoint.h"
+#include "common/net/addresses/announced_address.h"
 #include "common/net/start_checks.h"
 #include "common/process/directory_lock.h"
 #include "common/process/files/private_files.h"
@@ -24,6 +30,7 @@
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/reward/check_reward.h"
 #include "deploy/launcher/run_loop.h"
+#include "deploy/launcher/slurm_launch.h"
 
 namespace tandem {
 namespace {
@@ -36,6 +43,9 @@ struct Flags {
   double stop_grace_seconds = 600;
   bool start_paused = false;
   bool dry_run = false;
+  bool slurm = false;
+  int agents = 0;  // 0: as the configuration says
+  std::string interface;
   std::string log = "text";
 };
 
@@ -65,15 +75,40 @@ int DryRun(const Flags& flags) {
   return Fail(FailedAt::kInputs, absl::NotFoundError(command[0] + ": " + std::strerror(errno)));
 }
 
-// The launcher starts processes of its own host alone.
-absl::Status CheckHosts(const v1::Config& config) {
+// The hosts on which agents of a user's start the workers; 0: the launcher starts them itself.
+absl::StatusOr<int> HostsOfAgents(const Flags& flags, const v1::Config& config) {
   const Topology topology = TopologyOf(config);
-  if (!topology.several_hosts()) return absl::OkStatus();
-  return InvalidArgument(
-      "{}: the launcher starts one host (trainer.nnodes and rollout.nnodes of 1); of several, "
-      "start "
-      "tandem-controller on one and the workers on each, as docs/guides/placement.md says",
-      topology.Text());
+  if (flags.slurm || (flags.agents == 0 && !topology.several_hosts())) return 0;
+  const int hosts =
+      flags.agents > 0 ? flags.agents : std::max(topology.trainer_hosts, topology.rollout_hosts);
+  if (config.cluster().listen().starts_with("unix:")) {
+    return InvalidArgument(
+        "{}: agents on {} hosts start the workers, and cluster.listen is a Unix socket, which "
+        "other hosts do not reach: set it to an address and port of this host",
+        topology.Text(), hosts);
+  }
+  if (IsWildcard(config.cluster().listen())) {
+    return InvalidArgument(
+        "cluster.listen={}: agents on {} hosts start the workers and are told where the controller "
+        "is: name the address of this host that they reach",
+        config.cluster().listen(), hosts);
+  }
+  return hosts;
+}
+
+// Tells the user what to start on each host.
+void PrintAgents(const LaunchPlan& plan) {
+  const size_t hosts = plan.agents.nodes.size();
+  std::fputs(fmt::format("launcher: {} start the workers; start one on each, again where it ends "
+                         "with a signal or 69:\n",
+                         hosts == 1 ? "An agent shall" : fmt::format("{} agents shall", hosts))
+                 .c_str(),
+             stderr);
+  for (size_t host = 0; host < hosts; ++host) {
+    std::fputs(
+        fmt::format("  {}\n", fmt::join(AgentCommand(plan, static_cast<int>(host)), " ")).c_str(),
+        stderr);
+  }
 }
 
 // What a launch and a dry run refuse for the keys of cluster alone.
@@ -89,6 +124,63 @@ absl::Status CheckCluster(const v1::Cluster& cluster) {
   return CheckStartPlace({.run_dir = cluster.run_dir(),
                           .listen = cluster.listen(),
                           .security = {.cert = tls.cert(), .key = tls.key(), .ca = tls.ca()}});
+}
+
+// The run directory, for this launch alone as long as the lock is held.
+absl::StatusOr<DirectoryLock> TakeRunDir(const std::string& run_dir) {
+  absl::Status folders = MakePrivateFolder(run_dir);
+  if (folders.ok()) folders = MakeFolder(run_dir + "/logs");
+  if (!folders.ok()) return Annotate(folders, "cluster.run_dir");
+  auto lock = DirectoryLock::Take(run_dir, kLauncherLock, "a launcher",
+                                  "stop it, or choose another directory with --set "
+                                  "cluster.run_dir=DIR");
+  if (!lock.ok()) return Annotate(lock.status(), "cluster.run_dir");
+  return lock;
+}
+
+SupervisorOptions SupervisorOptionsOf(const Flags& flags, const v1::Config& config) {
+  return {.max_restarts = static_cast<int>(config.cluster().max_restarts()),
+          .restart_window = absl::Seconds(config.cluster().restart_window_seconds()),
+          .watchdog = absl::Seconds(config.cluster().watchdog_seconds()),
+          .grace = absl::Seconds(flags.grace_seconds),
+          .stop_grace = absl::Seconds(flags.stop_grace_seconds)};
+}
+
+// What follows once the configuration is known to be good. `slurm`: the job that this launch is in.
+int Start(const Flags& flags, LoadedConfig loaded, std::optional<SlurmLaunch> slurm) {
+  const auto agents = HostsOfAgents(flags, loaded.config);
+  if (!agents.ok()) return Fail(FailedAt::kConfig, agents.status());
+  const auto lock = TakeRunDir(loaded.config.cluster().run_dir());
+  if (!lock.ok()) return Fail(FailedAt::kInputs, lock.status());
+  std::vector<std::string> overrides = flags.overrides;
+  if (slurm) {
+    absl::Status place = slurm->Complete(&loaded, &overrides);
+    if (place.ok()) place = CheckCluster(loaded.config.cluster());
+    if (!place.ok()) return Fail(FailedAt::kConfig, place);
+  }
+  LaunchPlan plan = MakeLaunchPlan(loaded.config, flags.bin_dir, flags.config, overrides);
+  plan.start_paused = flags.start_paused;
+  plan.log = flags.log;
+  plan.launch_id = fmt::format("{}-{}", getpid(), absl::ToUnixNanos(RealClock().WallNow()));
+  plan.agents = {.nodes = std::vector<std::string>(static_cast<size_t>(*agents)),
+                 .interface = flags.interface,
+                 .tls_dir = CertificatesOfAgents(plan.tls_cert)};
+  if (slurm) {
+    const absl::Status extended = slurm->Extend(&plan);
+    if (!extended.ok()) return Fail(FailedAt::kInputs, Annotate(extended, "cluster.run_dir"));
+  }
+  if (*agents > 0) PrintAgents(plan);
+  absl::StatusOr<NotifySocket> notify = NotifySocket::Open();
+  if (!notify.ok()) return Fail(FailedAt::kInputs, notify.status());
+  SupervisorOptions options = SupervisorOptionsOf(flags, loaded.config);
+  options.processes = ProcessesOf(plan);
+  plan.controller_env = {
+      {"NOTIFY_SOCKET", notify->name()},
+      {"WATCHDOG_USEC", std::to_string(absl::ToInt64Microseconds(options.watchdog))}};
+  ProcessTable table(std::move(plan));
+  const PauseDetector pauses;
+  const int code = RunUntilDone(options, &table, &*notify);
+  return slurm ? slurm->End(code, table.plan()) : code;
 }
 
 int Launch(const Flags& flags) {
@@ -107,40 +199,14 @@ int Launch(const Flags& flags) {
   if (!model.ok()) return Fail(FailedAt::kInputs, model.status());
   const absl::Status place = CheckCluster(config.cluster());
   if (!place.ok()) return Fail(FailedAt::kConfig, place);
-  if (flags.dry_run) return DryRun(flags);
-  if (const absl::Status hosts = CheckHosts(config); !hosts.ok()) {
-    return Fail(FailedAt::kConfig, hosts);
+  std::optional<SlurmLaunch> slurm;
+  if (flags.slurm) {
+    auto created = SlurmLaunch::Create(config, flags.interface);
+    if (!created.ok()) return Fail(FailedAt::kConfig, created.status());
+    slurm = *std::move(created);
   }
-  const std::string run_dir = config.cluster().run_dir();
-  absl::Status folders = MakePrivateFolder(run_dir);
-  if (folders.ok()) folders = MakeFolder(run_dir + "/logs");
-  if (!folders.ok()) return Fail(FailedAt::kInputs, Annotate(folders, "cluster.run_dir"));
-  const auto lock =
-      DirectoryLock::Take(run_dir, kLauncherLock, "a launcher",
-                          "stop it, or choose another directory with --set cluster.run_dir=DIR");
-  if (!lock.ok()) return Fail(FailedAt::kInputs, Annotate(lock.status(), "cluster.run_dir"));
-  LaunchPlan plan = MakeLaunchPlan(config, flags.bin_dir, flags.config, flags.overrides);
-  plan.start_paused = flags.start_paused;
-  plan.log = flags.log;
-  plan.launch_id = fmt::format("{}-{}", getpid(), absl::ToUnixNanos(RealClock().WallNow()));
-  absl::StatusOr<NotifySocket> notify = NotifySocket::Open();
-  if (!notify.ok()) return Fail(FailedAt::kInputs, notify.status());
-  const absl::Duration watchdog = absl::Seconds(config.cluster().watchdog_seconds());
-  plan.controller_env = {{"NOTIFY_SOCKET", notify->name()},
-                         {"WATCHDOG_USEC", std::to_string(absl::ToInt64Microseconds(watchdog))}};
-  const Topology topology = plan.topology;
-  ProcessTable table(std::move(plan));
-  const SupervisorOptions options{
-      .trainers = topology.trainers,
-      .rollouts = topology.rollouts,
-      .max_restarts = static_cast<int>(config.cluster().max_restarts()),
-      .restart_window = absl::Seconds(config.cluster().restart_window_seconds()),
-      .watchdog = watchdog,
-      .grace = absl::Seconds(flags.grace_seconds),
-      .stop_grace = absl::Seconds(flags.stop_grace_seconds),
-  };
-  const PauseDetector pauses;
-  return RunUntilDone(options, &table, &*notify);
+  if (flags.dry_run) return DryRun(flags);
+  return Start(flags, *std::move(loaded), std::move(slurm));
 }
 
 }  // namespace
@@ -149,12 +215,14 @@ int Launch(const Flags& flags) {
 int main(int argc, char** argv) {
   // A reader of its output that goes away must not end the run.
   std::signal(SIGPIPE, SIG_IGN);
-  tandem::BlockSignals();
+  tandem::BlockSignals(tandem::SignalReader::kLauncher);
   tandem::KeepOthersFromWriting();
   tandem::Flags flags;
   std::error_code error;
   flags.bin_dir = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
-  CLI::App app("Starts and supervises a controller with its trainers and rollouts on this host.");
+  CLI::App app(
+      "Starts and supervises a controller with its trainers and rollouts: on this host, or by "
+      "agents on others.");
   app.set_version_flag("--version", tandem::BuildText(tandem::ThisBuild(), "tandem-launcher"));
   app.add_option("--config", flags.config, "YAML file")->required();
   app.add_option("--set,OVERRIDES", flags.overrides,
@@ -174,6 +242,17 @@ int main(int argc, char** argv) {
                  "(docs/reference/log_json.md)")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
+  CLI::Option* const slurm = app.add_flag(
+      "--slurm", flags.slurm,
+      "within a job of Slurm's: start an agent on each of its nodes, and begin the job anew where "
+      "it ends before the run does (docs/guides/clusters.md)");
+  app.add_option("--agents", flags.agents,
+                 "start the controller alone, and say which agents to start on so many hosts")
+      ->check(CLI::Range(1, 10'000))
+      ->excludes(slurm);
+  app.add_option("--interface", flags.interface,
+                 "network interface of every host, by which the others reach it, such as ib0; "
+                 "for --slurm and --agents");
   app.add_flag("--start-paused", flags.start_paused, "train only what tandemctl asks for");
   try {
     app.parse(argc, argv);

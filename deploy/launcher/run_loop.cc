@@ -1,6 +1,6 @@
 #include "deploy/launcher/run_loop.h"
 
-#include <cstdio>
+#include <utility>
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -9,31 +9,22 @@
 #include "common/base/clock.h"
 #include "common/process/files/dead_sockets.h"
 #include "common/process/service_notifier.h"
+#include "deploy/launcher/messages.h"
 
 namespace tandem {
 namespace {
 
-constexpr int kBlameLines = 12;
 constexpr absl::Duration kLookForHung = absl::Milliseconds(500);
 
-sigset_t HandledSignals() {
+sigset_t HandledSignals(SignalReader reader) {
   sigset_t set;
   sigemptyset(&set);
   for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  if (reader == SignalReader::kLauncher) sigaddset(&set, SIGUSR1);
   return set;
 }
 
-// Does not fail when stderr is closed: fmt::print would throw.
-void Print(const std::string& text) { std::fputs(("launcher: " + text + "\n").c_str(), stderr); }
-
-void PrintSay(const Action& action, const ProcessTable& table) {
-  Print(action.text);
-  if (!action.blame) return;
-  const std::string path = LogPath(table.plan(), action.id);
-  const std::string last = table.LastLogLines(action.id, kBlameLines);
-  if (!last.empty())
-    std::fputs(fmt::format("---- last lines of {}\n{}----\n", path, last).c_str(), stderr);
-}
+void Print(const std::string& text) { PrintAs("launcher", text); }
 
 class RunLoop {
  public:
@@ -48,6 +39,7 @@ class RunLoop {
       if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
         Do(supervisor_.OnStopRequest(signal, RealClock().Now()));
       }
+      if (signal == SIGUSR1) OnTimeLimit();
       own_notifier_.KeepAlive();
       // Before the dead are reaped: the last sign of a controller says nothing of its successor.
       if (notify_->TakeSignOfLife()) supervisor_.OnAlive(RealClock().Now());
@@ -63,13 +55,17 @@ class RunLoop {
   }
 
  private:
+  // Slurm sends it some time before the end of the job. It does not kill what stops already.
+  void OnTimeLimit() {
+    if (!supervisor_.running()) return;
+    Print("SIGUSR1: the time of this job is over soon.");
+    Do(supervisor_.OnStopRequest(SIGUSR1, RealClock().Now()));
+  }
+
   // Returns the next signal, or 0 when a deadline or the check for hung workers is due.
   int Wait() {
-    const sigset_t set = HandledSignals();
-    const absl::Duration left =
-        std::min(supervisor_.NextDeadline() - RealClock().Now(), kLookForHung);
-    const timespec timeout = absl::ToTimespec(std::max(left, absl::ZeroDuration()));
-    return std::max(sigtimedwait(&set, nullptr, &timeout), 0);
+    return WaitForSignal(SignalReader::kLauncher,
+                         std::min(supervisor_.NextDeadline() - RealClock().Now(), kLookForHung));
   }
 
   void Do(const Actions& actions) {
@@ -85,7 +81,9 @@ class RunLoop {
           table_->Signal(action.id, SIGKILL);
           break;
         case Action::Kind::kSay:
-          PrintSay(action, *table_);
+          PrintSay("launcher", action, *table_);
+          break;
+        case Action::Kind::kReport:  // an agent's alone
           break;
         case Action::Kind::kFinish:
           Finish(action);
@@ -116,7 +114,9 @@ class RunLoop {
     }
   }
 
-  bool WasStopped() const { return code_ == 128 + SIGINT || code_ == 128 + SIGTERM; }
+  bool WasStopped() const {
+    return code_ == 128 + SIGINT || code_ == 128 + SIGTERM || code_ == 128 + SIGUSR1;
+  }
 
   Supervisor supervisor_;
   ProcessTable* table_;
@@ -127,11 +127,17 @@ class RunLoop {
 
 }  // namespace
 
-void BlockSignals() {
-  const sigset_t set = HandledSignals();
+void BlockSignals(SignalReader reader) {
+  const sigset_t set = HandledSignals(reader);
   sigprocmask(SIG_BLOCK, &set, nullptr);
   // Orphaned descendants become children of the launcher instead of init, so that it can kill them.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+int WaitForSignal(SignalReader reader, absl::Duration longest) {
+  const sigset_t set = HandledSignals(reader);
+  const timespec timeout = absl::ToTimespec(std::max(longest, absl::ZeroDuration()));
+  return std::max(sigtimedwait(&set, nullptr, &timeout), 0);
 }
 
 int RunUntilDone(const SupervisorOptions& options, ProcessTable* table, NotifySocket* notify) {

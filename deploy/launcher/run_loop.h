@@ -7,9 +7,16 @@
 
 namespace tandem {
 
-// SIGCHLD, SIGINT, SIGTERM and SIGHUP are blocked in this thread and read by RunUntilDone. Call it
-// first thing in main, before any thread and any child.
-void BlockSignals();
+// A launcher reads SIGUSR1 too, by which Slurm says that the time of a job is over soon. An agent
+// leaves it ignored.
+enum class SignalReader { kLauncher, kAgent };
+
+// SIGCHLD, SIGINT, SIGTERM, SIGHUP and a launcher's SIGUSR1 are blocked in this thread and read by
+// WaitForSignal. Call it first thing in main, before any thread and any child.
+void BlockSignals(SignalReader reader);
+
+// The next of those signals, or 0 after `longest`.
+int WaitForSignal(SignalReader reader, absl::Duration longest);
 
 // Starts all processes and supervises them until the last has ended. Returns the launcher's exit
 // code: 0 if the controller succeeded, 128 + signal if a signal stopped the launcher, else the code

@@ -35,6 +35,8 @@ const char* RoleName(Role role) {
       return "trainer";
     case Role::kRollout:
       return "rollout";
+    case Role::kAgent:
+      return "agent";
   }
   return "?";
 }
@@ -48,14 +50,14 @@ std::string ProcessExit::ToString() const {
   return fmt::format("exit code {}", code);
 }
 
+Supervisor::Supervisor(const SupervisorOptions& options)
+    : options_(options),
+      is_agent_(std::find(options.processes.begin(), options.processes.end(), kController) ==
+                options.processes.end()) {}
+
 Actions Supervisor::Start(Instant now) {
-  std::vector<ProcessId> ids = {kController};
-  for (int rank = 0; rank < std::max(options_.trainers, options_.rollouts); ++rank) {
-    if (rank < options_.trainers) ids.push_back({Role::kTrainer, rank});
-    if (rank < options_.rollouts) ids.push_back({Role::kRollout, rank});
-  }
   Actions actions;
-  for (const ProcessId& id : ids) {
+  for (const ProcessId& id : options_.processes) {
     processes_[id].alive = true;
     actions.push_back({.kind = Action::Kind::kSpawn, .id = id});
   }
@@ -68,7 +70,9 @@ Actions Supervisor::OnExit(ProcessId id, ProcessExit exit, Instant now) {
   processes_[id].alive = false;
   if (id.role == Role::kController) alive_at_ = Instant::InfiniteFuture();
   if (state_ == State::kRunning) {
-    if (id.role == Role::kController) {
+    if (processes_[id].dismissed) {
+      OnDismissedExit(id, &actions);
+    } else if (id.role == Role::kController) {
       OnControllerExit(exit, now, &actions);
     } else {
       OnWorkerExit(id, exit, now, &actions);
@@ -88,7 +92,7 @@ void Supervisor::OnControllerExit(ProcessExit exit, Instant now, Actions* action
   } else {
     // The controller ended by its own decision and logged the reason.
     Blame(kController, "The controller failed: " + exit.ToString(), actions);
-    GiveUp(exit.code, "The controller failed", now, actions);
+    GiveUp(kController, exit.code, "The controller failed", now, actions);
   }
 }
 
@@ -100,14 +104,37 @@ void Supervisor::OnWorkerExit(ProcessId id, ProcessExit exit, Instant now, Actio
       processes_[id].let_go = true;
       processes_[id].restart_at = now + options_.leave_time;
       return;
+    case kExitPeerLost:
+      if (!is_agent_) return Restart(id, Died(id, exit), now, actions);
+      // Without a controller its successor would end the same way.
+      processes_[id].lost_controller = true;
+      processes_[id].restart_at = now;
+      return;
     case kExitRefused:
     case 126:  // the shell's and SpawnChild's codes for a program that cannot be run
     case 127:
       Blame(id, fmt::format("{} cannot run: {}", id.ToString(), exit.ToString()), actions);
-      return GiveUp(kExitRefused, id.ToString() + " cannot run", now, actions);
+      return GiveUp(id, kExitRefused, id.ToString() + " cannot run", now, actions);
+    case kExitInternal:
+    case kExitIoError:
+      if (id.role != Role::kAgent) return Restart(id, Died(id, exit), now, actions);
+      // It has ended by its own decision, as a controller does, and its successor would too.
+      Blame(id, fmt::format("{} failed: {}", id.ToString(), exit.ToString()), actions);
+      return GiveUp(id, exit.code, id.ToString() + " failed", now, actions);
     default:
       return Restart(id, Died(id, exit), now, actions);
   }
+}
+
+void Supervisor::OnDismissedExit(ProcessId id, Actions* actions) {
+  Process& process = processes_[id];
+  if (!process.wanted) {
+    processes_.erase(id);
+    return;
+  }
+  // It was ordered again while it ended.
+  process = {.alive = true};
+  actions->push_back({.kind = Action::Kind::kSpawn, .id = id});
 }
 
 void Supervisor::Restart(ProcessId id, const std::string& died, Instant now, Actions* actions) {
@@ -117,14 +144,15 @@ void Supervisor::Restart(ProcessId id, const std::string& died, Instant now, Act
   }
   if (std::ssize(restarts) >= options_.max_restarts) {
     const std::string why =
-        fmt::format("{}, and all restarts of a {} are used (cluster.max_restarts = {})", died,
-                    RoleName(id.role), options_.max_restarts);
+        fmt::format("{}, and all restarts of {} {} are used (cluster.max_restarts = {})", died,
+                    id.role == Role::kAgent ? "an" : "a", RoleName(id.role), options_.max_restarts);
     Blame(id, why, actions);
-    return GiveUp(kExitInternal, why, now, actions);
+    const int code = id.role == Role::kAgent ? kExitRestart : kExitInternal;
+    return GiveUp(id, code, why, now, actions);
   }
   restarts.push_back(now);
   Process& process = processes_[id];
-  process.let_go = false;
+  process.let_go = process.lost_controller = false;
   process.restart_at = process.deaths++ == 0 ? now : now + options_.restart_delay;
   Blame(id, fmt::format("{}; restart {} of {}", died, restarts.size(), options_.max_restarts),
         actions);
@@ -132,10 +160,15 @@ void Supervisor::Restart(ProcessId id, const std::string& died, Instant now, Act
   actions->insert(actions->end(), due.begin(), due.end());
 }
 
-void Supervisor::GiveUp(int code, const std::string& why, Instant now, Actions* actions) {
+void Supervisor::GiveUp(
+    ProcessId id, int code, const std::string& why, Instant now, Actions* actions) {
   code_ = code;
   why_ = why;
-  if (processes_[kController].alive) {
+  if (is_agent_) {
+    state_ = State::kStoppingController;
+    kill_at_ = now + options_.grace;
+    actions->push_back({.kind = Action::Kind::kReport, .id = id, .text = why, .code = code});
+  } else if (IsControllerAlive()) {
     state_ = State::kStoppingController;
     kill_at_ = now + options_.grace;
     actions->push_back({.kind = Action::Kind::kTerminate, .id = kController});
@@ -147,25 +180,82 @@ void Supervisor::GiveUp(int code, const std::string& why, Instant now, Actions* 
 void Supervisor::StopWorkers(Instant now, Actions* actions) {
   state_ = State::kStoppingWorkers;
   kill_at_ = now + options_.grace;
-  for (const auto& [id, process] : processes_) {
-    if (process.alive) actions->push_back({.kind = Action::Kind::kTerminate, .id = id});
+  for (auto& [id, process] : processes_) {
+    if (!process.alive) continue;
+    if (id.role == Role::kAgent) {
+      process.terminate_at = now + options_.leave_time;
+      kill_at_ = process.terminate_at + options_.grace;
+    } else {
+      actions->push_back({.kind = Action::Kind::kTerminate, .id = id});
+    }
   }
+}
+
+void Supervisor::TerminateAgents(Instant now, Actions* actions) {
+  for (auto& [id, process] : processes_) {
+    if (!process.alive || now < process.terminate_at) continue;
+    process.terminate_at = Instant::InfiniteFuture();
+    Say(id.ToString() + " has not ended with the controller: stopping it", actions);
+    actions->push_back({.kind = Action::Kind::kTerminate, .id = id});
+  }
+}
+
+Actions Supervisor::OnOrders(const std::vector<ProcessId>& processes, Instant now) {
+  Actions actions;
+  if (state_ != State::kRunning) return actions;
+  for (auto it = processes_.begin(); it != processes_.end();) {
+    auto& [id, process] = *it;
+    const bool wanted = std::find(processes.begin(), processes.end(), id) != processes.end();
+    if (!wanted && !process.alive) {
+      it = processes_.erase(it);
+      continue;
+    }
+    process.wanted = wanted;
+    if (!wanted && !process.dismissed) {
+      process.dismissed = true;
+      process.kill_at = now + options_.grace;
+      actions.push_back({.kind = Action::Kind::kTerminate, .id = id});
+    }
+    ++it;
+  }
+  for (const ProcessId& id : processes) {
+    if (processes_.contains(id)) continue;
+    processes_[id].alive = true;
+    actions.push_back({.kind = Action::Kind::kSpawn, .id = id});
+  }
+  return actions;
+}
+
+Actions Supervisor::OnRunOver(int code, const std::string& why, Instant now) {
+  Actions actions;
+  if (state_ == State::kRunning) {
+    code_ = code;
+    why_ = why;
+  }
+  if (state_ == State::kRunning || state_ == State::kStoppingController) {
+    StopWorkers(now, &actions);
+  }
+  FinishIfAllEnded(&actions);
+  return actions;
 }
 
 Actions Supervisor::OnStopRequest(int signal, Instant now) {
   Actions actions;
   if (state_ == State::kDone) return actions;
   if (state_ != State::kRunning) {
-    Say(processes_[kController].alive
+    Say(IsControllerAlive()
             ? "Killing the remaining processes. Progress since the last checkpoint is lost."
             : "Killing the remaining processes.",
         &actions);
     KillAll(&actions);
+  } else if (is_agent_) {
+    Say("Stopping the workers of this host.", &actions);
+    return OnRunOver(128 + signal, "Stopped", now);
   } else {
     Say("Stopping; finished steps that no checkpoint has are saved first. Press Ctrl-C again to "
         "quit without saving.",
         &actions);
-    GiveUp(128 + signal, "Stopped", now, &actions);
+    GiveUp(kController, 128 + signal, "Stopped", now, &actions);
     if (state_ == State::kStoppingController) kill_at_ = now + options_.stop_grace;
   }
   FinishIfAllEnded(&actions);
@@ -174,13 +264,24 @@ Actions Supervisor::OnStopRequest(int signal, Instant now) {
 
 Actions Supervisor::OnTick(Instant now) {
   Actions actions;
+  if (state_ == State::kStoppingWorkers) TerminateAgents(now, &actions);
   if (state_ == State::kRunning) {
     KillSilentController(now, &actions);
+    KillDismissed(now, &actions);
     StartDue(now, &actions);
+    if (state_ == State::kRunning && now >= LetGoDeadline()) {
+      StopWorkers(now, &actions);
+      FinishIfAllEnded(&actions);
+    }
+  } else if (is_agent_ && state_ == State::kStoppingController && now >= kill_at_) {
+    Say("The controller has not ended the run after the report: stopping the workers of this host.",
+        &actions);
+    StopWorkers(now, &actions);
+    FinishIfAllEnded(&actions);
   } else if (now >= kill_at_ && state_ != State::kDone) {
-    Say(processes_[kController].alive ? "Grace period expired: killing the remaining processes. "
-                                        "Progress since the last checkpoint is lost."
-                                      : "Grace period expired: killing the remaining processes.",
+    Say(IsControllerAlive() ? "Grace period expired: killing the remaining processes. "
+                              "Progress since the last checkpoint is lost."
+                            : "Grace period expired: killing the remaining processes.",
         &actions);
     KillAll(&actions);
   }
@@ -188,7 +289,7 @@ Actions Supervisor::OnTick(Instant now) {
 }
 
 void Supervisor::KillSilentController(Instant now, Actions* actions) {
-  if (!processes_[kController].alive || now < WatchdogDeadline()) return;
+  if (!IsControllerAlive() || now < WatchdogDeadline()) return;
   Blame(kController,
         fmt::format("The controller has given no sign of life for {} "
                     "(cluster.watchdog_seconds): killing it",
@@ -198,12 +299,40 @@ void Supervisor::KillSilentController(Instant now, Actions* actions) {
   actions->push_back({.kind = Action::Kind::kKill, .id = kController});
 }
 
+void Supervisor::KillDismissed(Instant now, Actions* actions) {
+  for (auto& [id, process] : processes_) {
+    if (!process.alive || now < process.kill_at) continue;
+    process.kill_at = Instant::InfiniteFuture();
+    actions->push_back({.kind = Action::Kind::kKill, .id = id});
+  }
+}
+
+bool Supervisor::IsDue(const Process& process, Instant now) const {
+  // Whether a controller of another host is still there, only its answers tell.
+  const bool waits = process.lost_controller || (is_agent_ && process.let_go);
+  return waits ? process.restart_at < alive_at_ : process.restart_at <= now;
+}
+
+Instant Supervisor::LetGoDeadline() const {
+  const bool all_let_go = is_agent_ && !processes_.empty() &&
+                          std::all_of(processes_.begin(), processes_.end(), [](const auto& entry) {
+                            return entry.second.let_go && !entry.second.alive;
+                          });
+  if (!all_let_go) return Instant::InfiniteFuture();
+  Instant deadline = alive_at_ + options_.leave_time;
+  for (const auto& [id, process] : processes_) deadline = std::max(deadline, process.restart_at);
+  return deadline;
+}
+
 void Supervisor::StartDue(Instant now, Actions* actions) {
   for (auto& [id, process] : processes_) {
-    if (process.alive || process.restart_at > now) continue;
+    if (process.alive || !IsDue(process, now)) continue;
     if (process.let_go) {
       // This counts as a restart, so that a worker that keeps exiting ends the run.
       return Restart(id, id.ToString() + " exited while the run continues", now, actions);
+    }
+    if (process.lost_controller) {
+      return Restart(id, id.ToString() + " had lost the controller", now, actions);
     }
     process.alive = true;
     process.restart_at = Instant::InfiniteFuture();
@@ -220,6 +349,11 @@ void Supervisor::KillAll(Actions* actions) {
   }
 }
 
+bool Supervisor::IsControllerAlive() const {
+  const auto controller = processes_.find(kController);
+  return controller != processes_.end() && controller->second.alive;
+}
+
 bool Supervisor::AnyAlive() const {
   return std::any_of(processes_.begin(), processes_.end(),
                      [](const auto& entry) { return entry.second.alive; });
@@ -234,10 +368,21 @@ void Supervisor::FinishIfAllEnded(Actions* actions) {
 
 Instant Supervisor::NextDeadline() const {
   if (state_ == State::kDone) return Instant::InfiniteFuture();
-  if (state_ != State::kRunning) return kill_at_;
-  Instant next = WatchdogDeadline();
+  if (state_ != State::kRunning) {
+    Instant next = kill_at_;
+    for (const auto& [id, process] : processes_) {
+      if (process.alive) next = std::min(next, process.terminate_at);
+    }
+    return next;
+  }
+  Instant next =
+      std::min(is_agent_ ? Instant::InfiniteFuture() : WatchdogDeadline(), LetGoDeadline());
   for (const auto& [id, process] : processes_) {
-    if (!process.alive) next = std::min(next, process.restart_at);
+    if (process.alive) {
+      next = std::min(next, process.kill_at);
+    } else if (!process.lost_controller && (!is_agent_ || !process.let_go)) {
+      next = std::min(next, process.restart_at);
+    }
   }
   return next;
 }

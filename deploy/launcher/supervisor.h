@@ -5,8 +5,22 @@
 //
 // Each stopping state ends in SIGKILL after `grace`. A controller that the user asked to stop gets
 // `stop_grace` instead, because it may have to finish a long call and save. The machine has no
-// clock, processes or threads: every call takes `now` and returns actions that run_loop.h carries
+// clock, processes or threads: every call takes `now` and returns actions that its caller carries
 // out in order.
+//
+// A launcher's processes include the controller. An agent's do not: its controller runs elsewhere,
+// decides which processes it has (OnOrders) and whether the run is over (OnRunOver), and shows that
+// the run continues by its answers (OnAlive). A worker that exits with 0 was then let go by that
+// controller; it is missed, and started again, only if the controller still says so `leave_time`
+// later. One that found no controller is started again when that answers the agent. What cannot be
+// mended is reported to the controller (kReport), which ends the run:
+//
+//   Running ──worker misconfigured, restarts spent──▶ StoppingController ──run over, or `grace`─▶ ┐
+//      └──run over, controller lost or silent after all were let go, stopped──▶ StoppingWorkers ◀─┘
+//
+// A launcher's agents know from the controller that the run is over, and end by themselves; one
+// that still runs `leave_time` later is asked to. Restarts of agents that are spent end the run
+// with kExitRestart: on other hosts it may go on.
 #pragma once
 
 #include <deque>
@@ -21,12 +35,12 @@
 
 namespace tandem {
 
-enum class Role { kController, kTrainer, kRollout };
+enum class Role { kController, kTrainer, kRollout, kAgent };
 const char* RoleName(Role role);
 
 struct ProcessId {
   Role role = Role::kController;
-  int rank = 0;
+  int rank = 0;  // an agent's: the index of its host
   bool operator==(const ProcessId& other) const = default;
   bool operator<(const ProcessId& other) const {
     return role != other.role ? role < other.role : rank < other.rank;
@@ -41,45 +55,53 @@ struct ProcessExit {
 };
 
 struct Action {
-  enum class Kind { kSpawn, kTerminate, kKill, kSay, kFinish };
+  enum class Kind { kSpawn, kTerminate, kKill, kSay, kReport, kFinish };
   Kind kind = Kind::kSay;
-  ProcessId id;        // kSpawn, kTerminate (SIGTERM), kKill (SIGKILL to its process group)
-  std::string text;    // kSay: the message; kFinish: the reason, if `code` is not 0
-  int code = 0;        // kFinish: the launcher's exit code
+  ProcessId id;      // kSpawn, kTerminate (SIGTERM), kKill (SIGKILL to its process group), kReport
+  std::string text;  // kSay: the message; kReport: why; kFinish: the reason, if `code` is not 0
+  int code = 0;      // kReport: what the run shall end with; kFinish: the own exit code
   bool blame = false;  // kSay: also show the last lines of the log of `id`
 };
 using Actions = std::vector<Action>;
 
 struct SupervisorOptions {
-  int trainers = 1;
-  int rollouts = 1;
-  int max_restarts = 3;  // of each role within restart_window
+  std::vector<ProcessId> processes;  // started in this order; without a controller: an agent's
+  int max_restarts = 3;              // of each role within restart_window
   absl::Duration restart_window = absl::Hours(1);
   // A controller that has given no sign of life for so long is killed and restarted. It gives the
   // first before it reads anything.
   absl::Duration watchdog = absl::InfiniteDuration();
   absl::Duration grace = absl::Seconds(20);       // from SIGTERM to SIGKILL
   absl::Duration stop_grace = absl::Minutes(10);  // the controller's when the user asks to stop
-  absl::Duration leave_time = absl::Seconds(10);  // from a worker's exit with 0 to the controller's
+  // From a worker's exit with 0 to the controller's, and from the controller's exit to an agent's.
+  absl::Duration leave_time = absl::Seconds(10);
   absl::Duration restart_delay = absl::Seconds(1);  // of a second and later restart of a process
 };
 
 // Not thread-safe.
 class Supervisor {
  public:
-  explicit Supervisor(const SupervisorOptions& options) : options_(options) {}
+  explicit Supervisor(const SupervisorOptions& options);
 
   Actions Start(Instant now);
   Actions OnExit(ProcessId id, ProcessExit exit, Instant now);
-  // SIGINT or SIGTERM. The second request kills at once.
+  // SIGINT, SIGTERM, or SIGUSR1 of Slurm. The second request kills at once.
   Actions OnStopRequest(int signal, Instant now);
-  // The controller has given a sign of life.
+  // The controller has given a sign of life; an agent's has answered that the run continues.
   void OnAlive(Instant now) { alive_at_ = now; }
+  // An agent's controller wants these processes and no others: those that are new are started,
+  // those that are gone are asked to end, and killed after `grace`. No restart is counted.
+  Actions OnOrders(const std::vector<ProcessId>& processes, Instant now);
+  // An agent's run is over, or its controller is lost: the workers end, then the agent with `code`,
+  // or with the code of what it has reported.
+  Actions OnRunOver(int code, const std::string& why, Instant now);
   // Starts processes whose restart is due, kills a controller that is silent, and kills those whose
-  // grace period expired. Call at NextDeadline() or later.
+  // grace period expired. Call at NextDeadline() or later, and after OnAlive.
   Actions OnTick(Instant now);
 
   Instant NextDeadline() const;  // InfiniteFuture: nothing is due
+  // Nothing is being stopped yet.
+  bool running() const { return state_ == State::kRunning; }
   bool done() const { return state_ == State::kDone; }
 
  private:
@@ -87,28 +109,43 @@ class Supervisor {
   struct Process {
     bool alive = false;
     int deaths = 0;
-    bool let_go = false;  // exited with 0 while the controller kept running
+    bool let_go = false;           // exited with 0 while the controller kept running
+    bool lost_controller = false;  // an agent's: exited because the controller did not answer
+    bool wanted = true;
+    bool dismissed = false;  // asked to end because it was not wanted
     Instant restart_at = Instant::InfiniteFuture();
+    Instant kill_at = Instant::InfiniteFuture();       // of one that was dismissed
+    Instant terminate_at = Instant::InfiniteFuture();  // of an agent that is to end by itself
   };
 
   void OnControllerExit(ProcessExit exit, Instant now, Actions* actions);
   void OnWorkerExit(ProcessId id, ProcessExit exit, Instant now, Actions* actions);
+  void OnDismissedExit(ProcessId id, Actions* actions);
   void Restart(ProcessId id, const std::string& died, Instant now, Actions* actions);
   void KillSilentController(Instant now, Actions* actions);
   Instant WatchdogDeadline() const { return alive_at_ + options_.watchdog; }
   void StartDue(Instant now, Actions* actions);
+  void KillDismissed(Instant now, Actions* actions);
+  void TerminateAgents(Instant now, Actions* actions);
+  // Whether the restart of a process that does not run is due.
+  bool IsDue(const Process& process, Instant now) const;
+  // When an agent takes the run for over because its workers were let go and its controller is
+  // silent; InfiniteFuture: not as things are.
+  Instant LetGoDeadline() const;
   void StopWorkers(Instant now, Actions* actions);
-  void GiveUp(int code, const std::string& why, Instant now, Actions* actions);
+  void GiveUp(ProcessId id, int code, const std::string& why, Instant now, Actions* actions);
   void KillAll(Actions* actions);
   void FinishIfAllEnded(Actions* actions);
   bool AnyAlive() const;
+  bool IsControllerAlive() const;
 
   const SupervisorOptions options_;
+  const bool is_agent_;  // the controller is not among the processes
   State state_ = State::kRunning;
   std::map<ProcessId, Process> processes_;
   std::map<Role, std::deque<Instant>> restarts_;  // within the window, the oldest first
   // When the controller that runs gave its last sign of life, or was started; InfiniteFuture: none
-  // runs, or it is being killed.
+  // runs, or it is being killed. An agent's: when it answered last.
   Instant alive_at_ = Instant::InfiniteFuture();
   int code_ = 0;
   std::string why_;

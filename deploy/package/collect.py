@@ -9,7 +9,7 @@ import elf
 import sbom
 
 PROGRAMS = ["tandem-controller", "tandem-trainer", "tandem-rollout", "tandem-launcher",
-            "tandem-parity", "tandemctl"]
+            "tandem-agent", "tandem-parity", "tandemctl"]
 # Every system with a C++ program has these; others' plug-ins (a GPU's driver) need them as new as the
 # system's own.
 MACHINES_OWN = re.compile(r"^(libc|libm|libdl|libpthread|librt|libresolv|libutil|ld-linux-x86-64"

@@ -13,7 +13,7 @@ import sbom
 TORCH = "torch==2.11.0"
 CUDA = ["nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cupti==13.0.85"]
 PROGRAMS = ["tandem-controller", "tandem-trainer", "tandem-rollout", "tandem-launcher",
-            "tandem-parity", "tandemctl"]
+            "tandem-agent", "tandem-parity", "tandemctl"]
 SUMMARY = "Reinforcement-learning post-training of language models, as programs in C++"
 HEAD = pathlib.Path(__file__).parent / "python"
 

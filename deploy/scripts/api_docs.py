@@ -16,6 +16,7 @@ CALLERS = {
     "ClusterService": "workers",
     "ClusterService.StreamSamples": "trainers",
     "ClusterService.PutLogProbs": "trainers",
+    "AgentService": "agents of hosts",
     "TrainerService": "the controller",
     "RolloutService": "the controller",
     "RolloutService.BeginUpdate": "the paired trainer",

@@ -114,7 +114,8 @@ ALLOWED = {
     "rollout_worker": SHARED + COMPUTE + ROLLOUT,
     # Runs the code of both workers side by side to compare them; nobody includes it.
     "parity": SHARED + COMPUTE + ["trainer_worker", "rollout_worker"] + TRAINER + ROLLOUT,
-    "deploy/launcher": BASE + ["common/config", "common/formats", "common/net", "controller/algorithm", "controller/reward"],
+    "deploy/launcher": BASE + ["common/config", "common/formats", "common/net", "common/tcp", "controller/algorithm",
+                               "controller/reward"],
     "deploy/thread_sanitizer": [],
 }
 # Inside of a room: which of its folders a folder may include, besides itself. A room whose folder is not a key here
@@ -125,15 +126,17 @@ INSIDE = {
     "common/config/verl": [],
     "common/config": ["common/config/verl"],
     "common/device/cuda": ["common/device"],
+    "controller/cli/certs": [],
     "controller/cli/kubernetes": [],
     "controller/cli/verl": [],
-    "controller/cli": ["controller/cli/kubernetes", "controller/cli/verl"],
+    "controller/cli": ["controller/cli/certs", "controller/cli/kubernetes", "controller/cli/verl"],
     "common/formats/gguf": ["common/formats"],
     "common/formats/peft": ["common/formats"],
     "common/model_spec/families": ["common/model_spec"],
     "common/net/security": [],
     "common/net/addresses": ["common/net/security"],
     "common/net": ["common/net/addresses", "common/net/security"],
+    "common/net/membership": ["common/net", "common/net/security"],
     "common/weights/tcp": ["common/weights"],
     "common/ops/cpu/kernels": ["common/ops"],
     "common/ops/cpu": ["common/ops", "common/ops/cpu/kernels"],
@@ -151,6 +154,7 @@ INSIDE = {
     "controller/algorithm/advantages": ["controller/algorithm"],
     "controller/partial_rollout/buffer": [],
     "controller/partial_rollout": ["controller/partial_rollout/buffer"],
+    "controller/workers/agents": [],
     "controller/reward/scorers": ["controller/reward"],
     "controller/step/summary": [],
     "controller/step": ["controller/step/summary"],
@@ -158,6 +162,8 @@ INSIDE = {
     "controller/store/trackers": ["controller/store"],
     "controller/store/post_mortem": ["controller/store", "controller/store/sqlite"],
     "controller/store/sqlite": ["controller/store"],
+    "deploy/launcher/slurm": [],
+    "deploy/launcher": ["deploy/launcher/slurm"],
     "trainer_worker/losses/policy": ["trainer_worker/losses"],
 }
 # One line for a reader of docs/explanation/architecture.md about each room.
@@ -209,7 +215,7 @@ PURPOSE = {
     "rollout_worker/weights": "states of a rollout, its memory, receiving weights",
     "rollout_worker": "main, gRPC service, engine",
     "parity": "runs the code of both workers in one process and compares",
-    "deploy/launcher": "starts and restarts the processes of one host",
+    "deploy/launcher": "starts and restarts the processes of one host, or agents on several; jobs of Slurm",
     "deploy/thread_sanitizer": "tells ThreadSanitizer what gRPC and Abseil, which are not instrumented, put in order",
 }
 # Generated protobuf and gRPC: these folders, and files that adapt a service, a client or a stream,

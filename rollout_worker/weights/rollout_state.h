@@ -2,6 +2,8 @@
 // same table.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include <absl/status/statusor.h>
@@ -53,6 +55,10 @@ class RolloutStates {
   const RolloutResources& resources() const { return resources_; }
   void set_mapped(bool weights, bool kv_cache);
   void set_weights_complete(bool complete) { resources_.weights_complete = complete; }
+  // The generation of the newest group of trainers that the rollout was told of; 0: none.
+  int64_t newest_group() const { return newest_group_; }
+  // Any later one becomes the newest.
+  void KnowGroup(int64_t generation) { newest_group_ = std::max(newest_group_, generation); }
 
   // Whether the event is legal now, or would be with other resources. Does not change the state.
   absl::Status Check(RolloutEvent event) const { return Check(event, resources_); }
@@ -69,6 +75,7 @@ class RolloutStates {
  private:
   RolloutState state_ = RolloutState::kEmpty;
   RolloutResources resources_;
+  int64_t newest_group_ = 0;
 };
 
 }  // namespace tandem

@@ -48,12 +48,12 @@ absl::StatusOr<std::unique_ptr<WeightUpdates>> WeightUpdates::Create(
 
 absl::Status WeightUpdates::CheckTurn(const UpdateRequest& request) const {
   const UpdateId open = transaction_.open();
-  if (request.group_generation < newest_generation_) {
+  if (request.group_generation < states_->newest_group()) {
     return MakeStatus(absl::StatusCode::kAborted,
                       "update {}, to version {}, is of trainers that have been replaced: they are "
-                      "of generation {}, and this rollout has had an update of generation {}",
+                      "of generation {}, and this rollout knows of generation {}",
                       request.id.update_number, request.id.version, request.group_generation,
-                      newest_generation_);
+                      states_->newest_group());
   }
   if (!transaction_.updating() || request.id.update_number > open.update_number) {
     return absl::OkStatus();
@@ -66,7 +66,7 @@ absl::Status WeightUpdates::CheckTurn(const UpdateRequest& request) const {
 absl::Status WeightUpdates::Begin(const UpdateRequest& request, StreamOffer* offer) {
   const absl::Status turn = CheckTurn(request);
   if (!turn.ok()) return states_->ReopenAdmission(turn);
-  newest_generation_ = request.group_generation;
+  states_->KnowGroup(request.group_generation);
   if (transaction_.updating()) {
     Abort(transaction_.open());
     states_->CloseAdmission();

@@ -23,6 +23,7 @@ namespace tandem {
 struct WeightUpdatesOptions {
   std::string pair_socket;  // path of the Unix socket to create, at most 107 bytes
   // The timeout for the trainer to pass its slots, and for its device to fill an announced slot.
+  // Over TCP: for the connection, and for each part of what a slot is filled with.
   absl::Duration slots_timeout = absl::Seconds(30);
   Ledger* ledger = nullptr;                      // counts slots mapped by SharedRegion::MapForeign
   WeightTransport* transport = HostTransport();  // outlives the object
@@ -47,11 +48,11 @@ class WeightUpdates {
   // Whether Begin would refuse the update with Aborted; changes nothing.
   absl::Status CheckTurn(const UpdateRequest& request) const;
   // Opens an update. If one is open already, it is aborted first if the new number is larger
-  // (its trainer was replaced); Aborted if it is not, or if the trainers' group is older than one
-  // whose update was begun here before. FailedPrecondition: it is to come over TCP, and there is no
-  // slot_listener; InvalidArgument: and its slots are none that a trainer sends. Other errors as
-  // UpdateTransaction::Begin. `offer` (may be null) receives where the trainer sends the contents
-  // of slots that come over TCP.
+  // (its trainer was replaced); Aborted if it is not, or if the trainers' group is older than the
+  // newest that `states` knows, of which the request tells too. FailedPrecondition: it is to come
+  // over TCP, and there is no slot_listener; InvalidArgument: and its slots are none that a trainer
+  // sends. Other errors as UpdateTransaction::Begin. `offer` (may be null) receives where the
+  // trainer sends the contents of slots that come over TCP.
   absl::Status Begin(const UpdateRequest& request, StreamOffer* offer = nullptr);
   // Applies a bucket. The first Apply receives the slots from the socket. Unavailable: the trainer
   // has died, and the update has ended. Other errors as SlotReceiver::Await, which end the update
@@ -116,8 +117,7 @@ class WeightUpdates {
   RolloutStates* const states_;
   UpdateTransaction transaction_;
   const std::unique_ptr<PeerListener> listener_;
-  UpdateRequest request_;          // of the open update, or of the last one
-  int64_t newest_generation_ = 0;  // of a trainers' group, of all updates that were begun
+  UpdateRequest request_;  // of the open update, or of the last one
   ReceivedSlots received_;
   PeerConnection persistent_connection_;  // of the last committed update whose slots are persistent
 };

@@ -207,7 +207,6 @@ int BenchTcp(int64_t bytes) {
   Report("stream, the system's calls", plain.stream, plain.stream);
   Report("stream, TcpConnection", plain.tcp_connection, plain.stream);
   ReportGroup(plain);
-  if (!testing::HasOpenSsl()) return 0;
   const testing::TempDir dir;
   const testing::Authority authority(dir.path(), "bench");
   const RpcSecurity files = authority.Issue("trainer", testing::NamesOf("trainer"));

@@ -1,11 +1,16 @@
 // Runs over several hosts, which are told apart by --node on one machine.
 #include <csignal>
+#include <deque>
 #include <string>
 #include <vector>
 
+#include <absl/time/clock.h>
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
+#include "common/tcp/certificate_folder.h"
 #include "tests/e2e/placed_run.h"
+#include "tests/support/build_folder.h"
 #include "tests/support/text.h"
 
 namespace tandem::testing {
@@ -33,11 +38,6 @@ struct TwoHosts : ClusterRig {
     return logs;
   }
 };
-
-const PlacedRun& OnOneHost() {
-  static const PlacedRun run = RunColocated();
-  return run;
-}
 
 TEST_CASE("a run on two hosts ends with the bits of one host, and shows who is where") {
   TwoHosts rig;
@@ -139,15 +139,92 @@ TEST_CASE("rollouts on a host of their own, and every worker on one, end with th
   RequireSame(RunOnHosts({2, {"a", "b"}, "c"}), OnOneHost());
 }
 
-TEST_CASE("the launcher starts one host, and says so before it starts anything") {
+// Two trainers on hosts with an address each, and three rollouts on the second, where every process
+// has a certificate for its own role, rank and address alone.
+struct HostsWithCertificates : ClusterRig {
+  const std::string certificates = dir() / "certs";
+
+  HostsWithCertificates() : ClusterRig(Tiny()) {
+    SetApart(2, 3);
+    Set("trainer.nnodes", "2");
+    ListenOnPort();
+    REQUIRE(MakeAuthorityFolder({.dir = certificates, .project = "demo"}, absl::Now()).ok());
+    const CertificateFiles own = Issue({.roles = {"controller"}, .hosts = {"127.0.0.1"}});
+    Set("cluster.tls.cert", own.cert);
+    Set("cluster.tls.key", own.key);
+    Set("cluster.tls.ca", own.ca);
+  }
+
+  CertificateFiles Issue(IssueOptions options) const {
+    options.dir = certificates;
+    return IssueCertificate(options, absl::Now()).value().files;
+  }
+  ProcessOptions WorkerAt(const std::string& host, const std::string& role, int rank) const {
+    const CertificateFiles own = Issue({.roles = {role}, .rank = rank, .hosts = {host}});
+    const std::string number = std::to_string(rank);
+    return {.argv = {BuildFolder("bin") + "/tandem-" + role, "--controller", controller_address(),
+                     "--rank", number, "--listen", host + ":0", "--node", host, "--tls-cert",
+                     own.cert, "--tls-key", own.key, "--tls-ca", own.ca},
+            .output = fmt::format("{}/logs/{}-{}.log", run_dir(), role, rank)};
+  }
+  std::string Logs() const {
+    std::string logs = Log("controller") + Log("trainer") + Log("trainer", 1);
+    for (int rank = 0; rank < 3; ++rank) logs += Log("rollout", rank);
+    return logs;
+  }
+};
+
+TEST_CASE("over TLS, with a certificate for each rank, two hosts end with the bits of one") {
+  HostsWithCertificates rig;
+  TestProcess& controller = rig.StartController();
+  std::deque<TestProcess> workers;
+  workers.emplace_back(rig.WorkerAt("127.0.0.2", "trainer", 0));
+  workers.emplace_back(rig.WorkerAt("127.0.0.3", "trainer", 1));
+  for (int rank = 0; rank < 3; ++rank) {
+    workers.emplace_back(rig.WorkerAt("127.0.0.3", "rollout", rank));
+  }
+  const int code = controller.Wait();
+  INFO(rig.Logs());
+  REQUIRE(code == 0);
+  for (TestProcess& worker : workers) REQUIRE(worker.Wait() == 0);
+  RequireSame(ReadPlacedRun(rig), OnOneHost());
+  REQUIRE(Has(rig.Log("trainer"), "trainers of other hosts connect to 127.0.0.2:"));
+  REQUIRE(Has(rig.Log("trainer", 1), "trainers of other hosts connect to 127.0.0.3:"));
+  for (int rank = 0; rank < 3; ++rank) {
+    REQUIRE(Has(rig.Log("rollout", rank), "trainers connect to 127.0.0.3:"));
+  }
+  // Two rollouts have trainer 0, whatever their rank.
+  REQUIRE(Has(rig.Log("trainer"), "buckets, over TCP"));
+  REQUIRE_FALSE(Has(rig.Logs(), "in clear text"));
+  REQUIRE_FALSE(Has(rig.Logs(), "needs the role"));
+}
+
+TEST_CASE("of several hosts the launcher starts the controller, and says which agents to start") {
   TwoHosts rig;
   TestProcess& launcher = rig.Launch();
-  REQUIRE(launcher.Wait() == 64);
+  for (const int host : {0, 1}) {
+    rig.UseNode(host == 0 ? "a" : "b");
+    rig.StartAgent(host, 2);
+  }
+  const int code = launcher.Wait();
+  const std::string said = rig.Log("launcher");
+  INFO(said << rig.Logs());
+  REQUIRE(code == 0);
+  REQUIRE(Has(said, "2 agents shall start the workers"));
+  REQUIRE(Has(said, "--host-index 1 --hosts 2"));
+  RequireSame(ReadPlacedRun(rig), OnOneHost());
+}
+
+TEST_CASE("a launcher that other hosts do not reach says so before it starts anything") {
+  ClusterRig rig(Tiny());
+  rig.SetPairs(2);
+  rig.Set("trainer.nnodes", "2");
+  REQUIRE(rig.Launch().Wait() == 64);
   const std::string said = rig.Log("launcher");
   INFO(said);
   REQUIRE(Has(said,
-              "2 trainers and 2 rollouts that share in pairs 2 devices, on 2 hosts: the "
-              "launcher starts one host"));
+              "on 2 hosts: agents on 2 hosts start the workers, and cluster.listen is a Unix "
+              "socket, which other hosts do not reach"));
   REQUIRE_FALSE(rig.HasRunFile("logs/controller-0.log"));
 }
 

@@ -13,12 +13,12 @@
 namespace tandem::testing {
 namespace {
 
-constexpr int64_t kSteps = 4;
+constexpr int64_t kTrainedSteps = 4;
 
 RigOptions OneStepOff() {
   return {.config = {{"base", std::filesystem::absolute("configs/tiny.yaml").string()},
                      {"trainer.off_policy_steps", "1"},
-                     {"trainer.total_training_steps", std::to_string(kSteps)},
+                     {"trainer.total_training_steps", std::to_string(kTrainedSteps)},
                      {"trainer.save_freq", "1"}}};
 }
 
@@ -28,13 +28,14 @@ struct Trained {
 };
 
 Trained TrainedBy(const ClusterRig& rig) {
-  Trained trained{.weights = rig.Weights(kSteps)};
+  Trained trained{.weights = rig.Weights(kTrainedSteps)};
   REQUIRE_FALSE(trained.weights.empty());
-  for (int64_t step = 1; step <= kSteps; ++step) trained.samples.push_back(rig.StoredRecords(step));
+  for (int64_t step = 1; step <= kTrainedSteps; ++step)
+    trained.samples.push_back(rig.StoredRecords(step));
   return trained;
 }
 
-Trained Finish(ClusterRig& rig) {
+Trained TrainToEnd(ClusterRig& rig) {
   const int code = rig.Launch().Wait();
   INFO(rig.Log("launcher") << rig.Log("controller"));
   REQUIRE(code == 0);
@@ -42,28 +43,28 @@ Trained Finish(ClusterRig& rig) {
   return TrainedBy(rig);
 }
 
-Trained RunApart(int trainers, int rollouts) {
+Trained TrainApart(int trainers, int rollouts) {
   ClusterRig rig(OneStepOff());
   rig.SetApart(trainers, rollouts);
-  Trained trained = Finish(rig);
+  Trained trained = TrainToEnd(rig);
   const auto metrics = rig.Metrics();
-  REQUIRE(metrics.size() == kSteps);
+  REQUIRE(metrics.size() == kTrainedSteps);
   for (const auto& [step, values] : metrics) {
     INFO("step " << step);
     // Every token was sampled by the weights one step before, and compared with them: the first
     // step compares two batches, and the last none.
     REQUIRE(values.at("partial/staleness_max") == (step == 1 ? 0 : 1));
-    REQUIRE(values.at("partial/overlap_rounds") == (step == kSteps ? 0 : 1));
-    REQUIRE(values.contains("training/rollout_log_probs_identical") == (step < kSteps));
-    if (step < kSteps) REQUIRE(values.at("training/rollout_log_probs_identical") == 1.0);
-    REQUIRE(values.contains("timing_s/wait_generate") == (step < kSteps));
-    REQUIRE(values.contains("timing_s/wait_train") == (step < kSteps));
+    REQUIRE(values.at("partial/overlap_rounds") == (step == kTrainedSteps ? 0 : 1));
+    REQUIRE(values.contains("training/rollout_log_probs_identical") == (step < kTrainedSteps));
+    if (step < kTrainedSteps) REQUIRE(values.at("training/rollout_log_probs_identical") == 1.0);
+    REQUIRE(values.contains("timing_s/wait_generate") == (step < kTrainedSteps));
+    REQUIRE(values.contains("timing_s/wait_train") == (step < kTrainedSteps));
   }
   return trained;
 }
 
 const Trained& UndisturbedRun() {
-  static const Trained undisturbed = RunApart(2, 1);
+  static const Trained undisturbed = TrainApart(2, 1);
   return undisturbed;
 }
 
@@ -73,16 +74,16 @@ void RequireUndisturbed(const Trained& trained) {
 }
 
 TEST_CASE("one rollout and three generate the same next batches") {
-  RequireUndisturbed(RunApart(2, 3));
+  RequireUndisturbed(TrainApart(2, 3));
 }
 
 TEST_CASE("a run that is told to start anew finds nothing in a fresh folder, and itself later") {
   ClusterRig rig(OneStepOff());
   rig.SetApart(2, 1);
   rig.Set("trainer.resume_mode", "disable");
-  RequireUndisturbed(Finish(rig));
+  RequireUndisturbed(TrainToEnd(rig));
   REQUIRE_FALSE(Has(rig.Log("controller"), "starting over"));
-  RequireUndisturbed(Finish(rig));
+  RequireUndisturbed(TrainToEnd(rig));
   REQUIRE(Has(rig.Log("launcher") + rig.Log("controller"), "the earlier run was moved to"));
 }
 
@@ -111,7 +112,7 @@ void RequireRecovered(const Fault& fault, int rollouts) {
   ClusterRig rig(OneStepOff());
   rig.SetApart(2, rollouts);
   rig.SetFault(fault.role, fault.rank, fault.point, fault.nth);
-  const Trained trained = Finish(rig);
+  const Trained trained = TrainToEnd(rig);
   REQUIRE(rig.FaultFired());
   RequireUndisturbed(trained);
 }
@@ -140,7 +141,7 @@ void EndInThirdStep(ClusterRig& rig) {
 TEST_CASE("a run that ends with a batch pending goes on to the same end") {
   ClusterRig rig(OneStepOff());
   EndInThirdStep(rig);
-  RequireUndisturbed(Finish(rig));
+  RequireUndisturbed(TrainToEnd(rig));
 }
 
 TEST_CASE("a checkpoint with a pending batch is refused without the key") {

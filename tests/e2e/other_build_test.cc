@@ -12,9 +12,9 @@
 namespace tandem::testing {
 namespace {
 
-const char* const kPrograms[] = {"tandem-controller", "tandem-trainer", "tandem-rollout",
-                                 "tandem-launcher",   "tandem-parity",  "tandemctl",
-                                 "tandem-config-docs"};
+const char* const kPrograms[] = {"tandem-controller", "tandem-trainer",    "tandem-rollout",
+                                 "tandem-launcher",   "tandem-agent",      "tandem-parity",
+                                 "tandemctl",         "tandem-config-docs"};
 
 struct EndedProgram {
   int code = 0;

@@ -45,4 +45,9 @@ PlacedRun RunColocated(Settings settings) {
   return Finish(rig);
 }
 
+const PlacedRun& OnOneHost() {
+  static const PlacedRun run = RunColocated();
+  return run;
+}
+
 }  // namespace tandem::testing

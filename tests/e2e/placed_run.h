@@ -33,5 +33,7 @@ void RequireSame(const PlacedRun& run, const PlacedRun& expected);
 
 // Two trainers that share their devices with two rollouts, which sleep while they train.
 PlacedRun RunColocated(Settings settings = {});
+// That, made once in a program.
+const PlacedRun& OnOneHost();
 
 }  // namespace tandem::testing

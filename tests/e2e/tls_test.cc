@@ -2,8 +2,6 @@
 // refused.
 #include <csignal>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -42,12 +40,6 @@ std::vector<std::string> TlsFlags(const RpcSecurity& files) {
   return {"--tls-cert", files.cert, "--tls-key", files.key, "--tls-ca", files.ca};
 }
 
-void SkipWithoutOpenSsl() {
-  if (HasOpenSsl()) return;
-  std::fputs("skipped: the openssl program is not installed\n", stderr);
-  std::exit(77);
-}
-
 struct TlsRig : ClusterRig {
   const Authority ours{dir(), "ours"};
   const RpcSecurity host = ours.Issue("host", HostNames());
@@ -71,7 +63,6 @@ struct TlsRig : ClusterRig {
 };
 
 TEST_CASE("a run over mutual TLS finishes: users read it, operators drive it") {
-  SkipWithoutOpenSsl();
   TlsRig rig;
   TestProcess& launcher = rig.Launch({"--start-paused"});
   const auto as = [&](const RpcSecurity& files, std::vector<std::string> command) {
@@ -100,19 +91,55 @@ TEST_CASE("a run over mutual TLS finishes: users read it, operators drive it") {
   REQUIRE(rig.LeftBehind() == "");
 }
 
-TEST_CASE("processes that each have their own role's certificate train, check and save") {
-  SkipWithoutOpenSsl();
+// A folder of certificates that tandemctl makes.
+struct CertificatesOfCtl {
+  ClusterRig& rig;
+  std::string folder = rig.dir() / "certs";
+
+  explicit CertificatesOfCtl(ClusterRig& of) : rig(of) {
+    Make({"certs", "init", folder, "--project", "tried"});
+  }
+  RpcSecurity Issue(const std::string& role) const { return Issue(role, role, {}); }
+  RpcSecurity Issue(const std::string& role, int rank) const {
+    return Issue(role, fmt::format("{}-{}", role, rank), {"--rank", std::to_string(rank)});
+  }
+
+ private:
+  RpcSecurity Issue(const std::string& role,
+                    const std::string& name,
+                    const std::vector<std::string>& more) const {
+    std::vector<std::string> command = {"certs",  "issue",       folder,   "--role",   role,
+                                        "--host", OwnHostText(), "--host", "127.0.0.1"};
+    command.insert(command.end(), more.begin(), more.end());
+    Make(command);
+    const std::string base = folder + "/" + name;
+    return {.cert = base + ".pem", .key = base + ".key", .ca = folder + "/ca.pem"};
+  }
+  void Make(const std::vector<std::string>& command) const {
+    const ClusterRig::CtlResult made = rig.Ctl(command);
+    INFO(made.output);
+    REQUIRE(made.code == 0);
+  }
+};
+
+TEST_CASE("processes with certificates that tandemctl made for their role train, check and save") {
   TlsRig rig;
-  const RpcSecurity own =
-      rig.ours.Issue("controller", fmt::format("IP:{},{}", OwnHostText(), NamesOf("controller")));
+  const CertificatesOfCtl certificates(rig);
+  const RpcSecurity own = certificates.Issue("controller");
   rig.Set("cluster.tls.cert", own.cert);
   rig.Set("cluster.tls.key", own.key);
+  rig.Set("cluster.tls.ca", own.ca);
   rig.Set("weight_sync.check", "always");
   TestProcess& controller = rig.StartController();
-  TestProcess trainer =
-      rig.StartWorker("trainer", TlsFlags(rig.ours.Issue("trainer", NamesOf("trainer/0"))));
+  std::vector<std::string> status = {"--address", rig.address, "status"};
+  for (const std::string& flag : TlsFlags(certificates.Issue("user"))) status.push_back(flag);
+  WaitUntil("the controller to answer a user, while it waits for workers", [&] {
+    REQUIRE(controller.running());
+    return rig.Ctl(status).code == 0;
+  });
+  TestProcess trainer = rig.StartWorker("trainer", TlsFlags(certificates.Issue("trainer", 0)));
   // On all interfaces, as on a host of its own: it announces the address of the route.
-  std::vector<std::string> everywhere = TlsFlags(rig.ours.Issue("rollout", NamesOf("rollout/0")));
+  std::vector<std::string> everywhere = TlsFlags(certificates.Issue("rollout", 0));
   everywhere.insert(everywhere.end(), {"--listen", "0.0.0.0:0"});
   TestProcess rollout = rig.StartWorker("rollout", everywhere);
   const int code = controller.Wait();
@@ -128,7 +155,6 @@ TEST_CASE("processes that each have their own role's certificate train, check an
 }
 
 TEST_CASE("weights go over TCP with each role's certificate, or in clear text if that is allowed") {
-  SkipWithoutOpenSsl();
   const bool data_tls = GENERATE(true, false);
   TlsRig rig;
   rig.Set("weight_sync.transport", "tcp");
@@ -153,7 +179,6 @@ TEST_CASE("weights go over TCP with each role's certificate, or in clear text if
 }
 
 TEST_CASE("a worker or client without the right certificate is refused and told why") {
-  SkipWithoutOpenSsl();
   TlsRig rig;
   TestProcess& controller = rig.StartController();
   TestProcess plain = rig.StartWorker("trainer", {});

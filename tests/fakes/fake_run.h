@@ -236,7 +236,6 @@ class FakeRun {
     options.val_before_train = false;
     options.run_dir = options.local_dir = dir.path();
     options.probe = false;
-    upcoming = *SampleStore::Open(dir.path() / "samples/upcoming", 1);
     RestartMissing();
   }
 
@@ -254,6 +253,8 @@ class FakeRun {
   // Makes control and loop from the options as they are now.
   void Prepare(StartMode start) {
     loop.reset();  // refers to what is made anew
+    upcoming = options.partial.one_step_off ? *SampleStore::Open(dir.path() / "upcoming_samples", 1)
+                                            : nullptr;
     auto opened = CheckpointIndex::Open(dir.path() / "checkpoints", 0);
     checkpoints = std::make_unique<CheckpointIndex>(*std::move(opened));
     samples = *SampleStore::Open(dir.path() / "samples", 0);
@@ -296,7 +297,7 @@ class FakeRun {
             .reward = reward,
             .text = text,
             .samples = *samples,
-            .upcoming = *upcoming,
+            .upcoming = upcoming.get(),
             .probe = probe,
             .store = *used_store,
             .tracker = tracker,
@@ -376,7 +377,7 @@ class FakeRun {
   std::function<std::shared_ptr<RolloutClient>(int rank, int64_t incarnation)> make_rollout;
   std::unique_ptr<CheckpointIndex> checkpoints;
   std::unique_ptr<SampleStore> samples;
-  std::unique_ptr<SampleStore> upcoming;
+  std::unique_ptr<SampleStore> upcoming;  // null without options.partial.one_step_off
   std::unique_ptr<RolloutFleet> fleet;
   std::unique_ptr<StepContext> parts;
   const RoundGeneration* rounds = nullptr;  // the loop's, with options.partial
@@ -386,7 +387,7 @@ class FakeRun {
  private:
   int64_t Comparable(int64_t step, int64_t mini_batch, int rank) const {
     int64_t tokens = 0;
-    const bool ahead = !samples->Assigned(step, mini_batch, rank).ok();
+    const bool ahead = samples->step() != step;
     const SampleStore& assigned = ahead ? *upcoming : *samples;
     const std::vector<uint64_t> ids = assigned.Assigned(step, mini_batch, rank).value();
     for (const uint64_t id : ids) {

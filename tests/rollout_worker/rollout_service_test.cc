@@ -150,6 +150,42 @@ TEST_CASE("Sleep and wake report bytes, seconds and ledger; status tells the sta
   REQUIRE(status.version() == 0);
 }
 
+TEST_CASE("A rollout that was told of a newer group of trainers refuses an older one's update") {
+  Served served;
+  served.SetReady();
+  // That of a newer one has no tensor, and is refused for that.
+  const auto begin = [&](int64_t group) {
+    v1::BeginUpdateRequest request;
+    request.set_incarnation(7);
+    request.set_version(2);
+    request.set_generation(100);
+    request.set_slots(1);
+    request.set_slot_bytes(4096);
+    request.set_group_generation(group);
+    v1::BeginUpdateResponse response;
+    return served.stub->BeginUpdate(Served::Context().get(), request, &response).error_code();
+  };
+  REQUIRE(begin(3) == grpc::StatusCode::INVALID_ARGUMENT);
+  v1::WakeRequest wake;
+  wake.set_incarnation(7);
+  wake.set_group_generation(5);
+  v1::WakeResponse woken;
+  REQUIRE(served.stub->Wake(Served::Context().get(), wake, &woken).ok());
+  REQUIRE(begin(4) == grpc::StatusCode::ABORTED);
+  REQUIRE(begin(5) == grpc::StatusCode::INVALID_ARGUMENT);
+  v1::AbortUpdateRequest abort;
+  abort.set_incarnation(7);
+  abort.set_version(-1);
+  abort.set_group_generation(6);
+  v1::AbortUpdateResponse aborted;
+  REQUIRE(served.stub->AbortUpdate(Served::Context().get(), abort, &aborted).ok());
+  REQUIRE(begin(5) == grpc::StatusCode::ABORTED);
+  REQUIRE(begin(6) == grpc::StatusCode::INVALID_ARGUMENT);
+  v1::RolloutStatusResponse status;
+  REQUIRE(served.stub->GetStatus(Served::Context().get(), {}, &status).ok());
+  REQUIRE(status.state() == v1::SERVING);
+}
+
 TEST_CASE("The report of generation has the seconds since the report before it") {
   Served served;
   served.SetReady();
@@ -200,7 +236,7 @@ TEST_CASE("Shutdown tells the process to end") {
   REQUIRE(served.shut_down);
 }
 
-TEST_CASE("The pair's socket is beside the rollout's, else in the run directory") {
+TEST_CASE("The pair's socket is beside the rollout's, else in a folder of the run") {
   REQUIRE(PairSocketPath("unix:/run/x/rollout-2.sock", "/elsewhere", 2) == "/run/x/pair-2.sock");
   REQUIRE(PairSocketPath("127.0.0.1:9", "/runs/a", 1) == "/runs/a/pair-1.sock");
   REQUIRE(PairSocketPath("127.0.0.1:9", "/" + std::string(120, 'r'), 1).size() < 108);
@@ -248,6 +284,24 @@ TEST_CASE(
   REQUIRE(make("cuda", "dummy", 1).wait_for_memory == absl::ZeroDuration());
   REQUIRE(make("cpu", "dummy", 2).wait_for_memory == absl::ZeroDuration());
   REQUIRE(make("cuda", "dummy", 2).wait_for_memory == absl::Seconds(600));
+}
+
+TEST_CASE("The pair's socket is in cluster.local_dir where hosts share the run directory") {
+  const TinyWeights weights({}, DType::kBFloat16);
+  const std::string model = weights.dir.path().string();
+  const std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::Load(model).value();
+  v1::RegisterResponse registration;
+  registration.set_run_dir("/shared/run");
+  v1::Config& config = *registration.mutable_config();
+  config = DefaultConfig();
+  config.mutable_model()->set_path(model);
+  config.mutable_rollout()->set_max_model_len(64);
+  const auto socket = [&] {
+    return MakeEngineOptions(registration, 1, "127.0.0.1:9", tokenizer)->updates.pair_socket;
+  };
+  REQUIRE(socket() == "/shared/run/pair-1.sock");
+  config.mutable_cluster()->set_local_dir("/local/run");
+  REQUIRE(socket() == "/local/run/pair-1.sock");
 }
 
 TEST_CASE("A worker takes shared memory for its weights and refuses CUDA IPC") {

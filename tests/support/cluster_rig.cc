@@ -144,7 +144,7 @@ TestProcess& ClusterRig::Start(const std::string& program,
 TestProcess& ClusterRig::Launch(const std::vector<std::string>& flags) {
   std::vector<std::string> arguments = ConfigFlags();
   arguments.insert(arguments.end(), flags.begin(), flags.end());
-  return Start("tandem-launcher", arguments, dir() / (run_name_ + "-launcher.log"));
+  return Start("tandem-launcher", arguments, launcher_log());
 }
 
 TestProcess& ClusterRig::StartController(const std::vector<std::string>& flags) {
@@ -168,6 +168,17 @@ TestProcess& ClusterRig::StartWorker(const std::string& role, int rank) {
 
 TestProcess& ClusterRig::StartTrainer(int rank) { return StartWorker("trainer", rank); }
 TestProcess& ClusterRig::StartRollout(int rank) { return StartWorker("rollout", rank); }
+
+TestProcess& ClusterRig::StartAgent(int host, int hosts, const std::vector<std::string>& flags) {
+  fs::create_directories(run_dir() + "/logs");
+  std::vector<std::string> arguments = {"--controller", controller_address(),
+                                        "--host-index", std::to_string(host),
+                                        "--hosts",      std::to_string(hosts)};
+  if (!node_.empty()) arguments.insert(arguments.end(), {"--node", node_});
+  if (!port_address_.empty()) arguments.insert(arguments.end(), {"--token-file", token_file()});
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  return Start("tandem-agent", arguments, fmt::format("{}/logs/agent-{}.log", run_dir(), host));
+}
 
 ClusterRig::CtlResult ClusterRig::Ctl(const std::vector<std::string>& arguments) {
   const std::string output = CtlOutput();
@@ -213,7 +224,7 @@ bool ClusterRig::HasRunFile(const std::string& name) const {
 }
 
 std::string ClusterRig::Log(const std::string& role, int rank) const {
-  if (role == "launcher") return FileText(dir() / (run_name_ + "-launcher.log"));
+  if (role == "launcher") return FileText(launcher_log());
   return RunFile(fmt::format("logs/{}-{}.log", role, rank));
 }
 

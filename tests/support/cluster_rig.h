@@ -84,10 +84,20 @@ class ClusterRig {
   }
   std::string token_file() const { return run_dir() + "/token"; }
 
+  // Writes the config file, and returns the flags with which a program finds it and the run
+  // directory: for one that is started elsewhere, with this environment.
+  std::vector<std::string> ConfigFlags() const;
+  const std::map<std::string, std::string>& env() const { return env_; }
+  // Where the launcher's output is looked for.
+  std::string launcher_log() const { return dir() / (run_name_ + "-launcher.log"); }
+
   TestProcess& Launch(const std::vector<std::string>& flags = {});
   TestProcess& StartController(const std::vector<std::string>& flags = {});
   TestProcess& StartTrainer(int rank = 0);
   TestProcess& StartRollout(int rank = 0);
+
+  // The agent of one of `hosts` hosts, on the node that is used now; it starts the workers there.
+  TestProcess& StartAgent(int host, int hosts, const std::vector<std::string>& flags = {});
 
   struct CtlResult {
     int code = 0;
@@ -137,7 +147,6 @@ class ClusterRig {
   TestProcess& Start(const std::string& program,
                      const std::vector<std::string>& arguments,
                      const std::string& output);
-  std::vector<std::string> ConfigFlags() const;
   TestProcess& StartWorker(const std::string& role, int rank);
   // Of the tandemctl that is started next.
   std::string CtlOutput() const;

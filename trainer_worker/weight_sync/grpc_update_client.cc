@@ -5,8 +5,10 @@
 #include <optional>
 #include <utility>
 
+#include <absl/time/clock.h>
 #include <grpcpp/grpcpp.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
@@ -19,6 +21,12 @@
 
 namespace tandem {
 namespace {
+
+// How often the data connection is looked at while a call is waited for, and how long an answer may
+// take once it has ended: a rollout that lives says why it has ended it as soon as its engine is
+// done with the slot before.
+constexpr absl::Duration kLook = absl::Milliseconds(200);
+constexpr absl::Duration kAnswerAfterEnd = absl::Seconds(10);
 
 struct PendingApply {
   grpc::ClientContext context;
@@ -80,6 +88,7 @@ absl::StatusOr<int64_t> GrpcUpdateClient::HeldVersion() {
 absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateRequest& update,
                                                        const ProducerSlots& slots) {
   id_ = update.id;
+  sender_.reset();
   v1::BeginUpdateRequest request;
   request.set_incarnation(options_.rollout_incarnation);
   request.set_version(update.id.version);
@@ -111,13 +120,14 @@ absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateRequest& upda
 
 absl::StatusOr<PeerConnection> GrpcUpdateClient::ConnectOverTcp(const std::string& address,
                                                                 const std::string& ticket,
-                                                                const ProducerSlots& slots) const {
+                                                                const ProducerSlots& slots) {
   auto sender = SlotSender::Dial({address, ticket, id_.update_number, slots.shape()}, options_.data,
                                  options_.deadline);
   TANDEM_RETURN_IF_ERROR(OfPartner(sender.status()));
   PeerConnection connection;
   connection.timeout = options_.deadline;
   connection.sender = *std::move(sender);
+  sender_ = connection.sender;
   return connection;
 }
 
@@ -137,19 +147,44 @@ absl::Status GrpcUpdateClient::StartApply(int slot, const std::vector<BucketEntr
   return absl::OkStatus();
 }
 
+absl::Status GrpcUpdateClient::AwaitAnswer() const {
+  Instant patience = Instant::InfiniteFuture();
+  while (true) {
+    void* tag = nullptr;
+    bool ok = false;
+    const auto look = absl::ToChronoTime(absl::Now() + kLook);
+    const auto next = calls_->queue.AsyncNext(&tag, &ok, look);
+    if (next == grpc::CompletionQueue::SHUTDOWN) return Internal("the completion queue has ended");
+    if (next == grpc::CompletionQueue::GOT_EVENT) {
+      static_cast<PendingApply*>(tag)->done = true;
+      return absl::OkStatus();
+    }
+    const std::shared_ptr<SlotSender> sender = sender_.lock();
+    if (sender == nullptr || !sender->closed()) continue;
+    const Instant now = RealClock().Now();
+    patience = std::min(patience, now + kAnswerAfterEnd);
+    if (now < patience) continue;
+    return MakeStatus(absl::StatusCode::kUnavailable,
+                      "the data connection to the paired rollout has ended, and it has not "
+                      "answered ApplyBucket within {}: its machine or its network is gone",
+                      absl::FormatDuration(kAnswerAfterEnd));
+  }
+}
+
 absl::Status GrpcUpdateClient::WaitApply(int slot) {
   const auto found = calls_->applies.find(slot);
   if (found == calls_->applies.end()) return absl::OkStatus();
+  PendingApply& apply = *found->second;
   const OutsideWait wait;
-  while (!found->second->done) {
-    void* tag = nullptr;
-    bool ok = false;
-    if (!calls_->queue.Next(&tag, &ok)) return Internal("the completion queue has ended");
-    static_cast<PendingApply*>(tag)->done = true;
+  absl::Status ended;
+  while (!apply.done) {
+    ended.Update(AwaitAnswer());
+    if (absl::IsInternal(ended)) return ended;
+    if (!ended.ok()) apply.context.TryCancel();
   }
-  const grpc::Status status = found->second->deadline->Explain(found->second->status);
+  const grpc::Status status = apply.deadline->Explain(apply.status);
   calls_->applies.erase(found);
-  return FromCall("ApplyBucket", status);
+  return ended.ok() ? FromCall("ApplyBucket", status) : OfPartner(ended);
 }
 
 absl::Status GrpcUpdateClient::Commit(const std::vector<Digest>& digests) {

@@ -52,12 +52,16 @@ class GrpcUpdateClient : public UpdateClient, public WeightReader {
 
  private:
   struct Calls;  // the stub and the pending applies
+  // Waits for the answer to the next of the pending applies. Unavailable: the data connection has
+  // ended, and no answer came soon after.
+  absl::Status AwaitAnswer() const;
   absl::StatusOr<PeerConnection> ConnectOverTcp(const std::string& address,
                                                 const std::string& ticket,
-                                                const ProducerSlots& slots) const;
+                                                const ProducerSlots& slots);
   GrpcUpdateClientOptions options_;
   std::unique_ptr<Calls> calls_;
-  UpdateId id_ = {-1, -1};  // of the open update, or of the last one
+  UpdateId id_ = {-1, -1};            // of the open update, or of the last one
+  std::weak_ptr<SlotSender> sender_;  // of that update, over TCP
 };
 
 }  // namespace tandem

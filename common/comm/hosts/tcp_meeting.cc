@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
+#include <list>
 #include <string>
 #include <utility>
 
 #include <absl/time/clock.h>
+#include <poll.h>
 
 #include "common/base/log.h"
 #include "common/base/progress.h"
@@ -25,6 +28,7 @@ constexpr absl::Duration kFirstDialSlice = absl::Milliseconds(250);
 constexpr absl::Duration kLongestDialSlice = absl::Seconds(2);
 // A peer that has connected says its hello at once.
 constexpr absl::Duration kHelloTime = absl::Seconds(5);
+constexpr size_t kMostComers = 1024;  // that are heard at once; others wait in the listener
 
 enum class Channel : int32_t { kData, kWatch };
 constexpr Channel kChannels[] = {Channel::kData, Channel::kWatch};
@@ -42,6 +46,13 @@ struct Hello {
   uint64_t hosts = 0;  // a hash of the members
   std::array<char, 64> ticket = {};
 };
+
+// All that a rank says that dials, the second part after it was welcomed.
+struct Said {
+  Hello hello;
+  uint64_t confirmed = 0;  // kMagic
+};
+static_assert(sizeof(Said) == sizeof(Hello) + sizeof(uint64_t));
 
 enum class Verdict : int32_t { kWelcome, kOtherOptions, kOtherGeneration, kNotAdmitted, kTaken };
 struct Answer {
@@ -78,12 +89,16 @@ bool SameTicket(const Hello& a, const Hello& b) {
   return different == 0;
 }
 
-// Whether a certificate, if there is one, may be that of `rank`.
-bool MayBeRank(const TcpConnection& connection, int rank) {
+// Whether a certificate, if `security` asks for one, may be that of `rank`. It may name others as
+// well, of other roles and projects, whose ranks say nothing of this one.
+bool MayBeRank(const TcpConnection& connection, const TcpSecurity& security, int rank) {
   const auto& identities = connection.identities();
-  return identities.empty() ||
-         std::any_of(identities.begin(), identities.end(), [rank](const CallerIdentity& one) {
-           return one.rank < 0 || one.rank == rank;
+  const auto& roles = security.peer_roles;
+  return !security.enabled() ||
+         std::any_of(identities.begin(), identities.end(), [&](const CallerIdentity& one) {
+           return one.project == security.project &&
+                  std::find(roles.begin(), roles.end(), one.role) != roles.end() &&
+                  (one.rank < 0 || one.rank == rank);
          });
 }
 
@@ -114,7 +129,7 @@ class Meeting {
       if (complete) return std::move(links_);
       if (late) return RanksMissing();
       // Also while only lower ranks are missing: it is the pause between two calls to them.
-      TANDEM_RETURN_IF_ERROR(AcceptOne());
+      TANDEM_RETURN_IF_ERROR(HearComers());
     }
   }
 
@@ -151,15 +166,28 @@ class Meeting {
   absl::StatusOr<bool> Dial(int rank, Channel channel);
   // The error that a refused rank returns; OK: it tries again.
   absl::Status Refusal(int rank, const Answer& answer) const;
-  // Waits a moment for a higher rank. An error ends the meeting.
-  absl::Status AcceptOne();
-  absl::Status Receive(std::unique_ptr<TcpConnection> connection);
+  // A connection of who may be a higher rank, and what it has said so far.
+  struct Comer {
+    std::unique_ptr<TcpConnection> connection;
+    Instant deadline;  // of RealClock: then it has said nothing of use
+    Said said;
+    int64_t came = 0;  // bytes of `said`
+  };
+  // Waits a moment for higher ranks, and hears all that have come, whoever of them is silent. An
+  // error ends the meeting.
+  absl::Status HearComers();
+  void AwaitComers() const;
+  absl::Status TakeComers();
+  // Whether there is more to hear of it.
+  absl::StatusOr<bool> Hear(Comer& comer);
+  absl::StatusOr<bool> AnswerHello(Comer& comer);
   Verdict Judge(const TcpConnection& connection, const Hello& hello);
 
   const SharedMemoryGroupOptions& options_;
   const GroupHosts& hosts_;
   const Hello mine_;
   TcpLinks links_;
+  std::list<Comer> comers_;
   std::string last_trouble_;  // why the last call failed
   absl::Duration dial_slice_ = kFirstDialSlice;
 };
@@ -188,6 +216,12 @@ absl::StatusOr<bool> Meeting::Dial(int rank, Channel channel) {
   }
   Answer answer;
   absl::Status status = connection.status();
+  // Perhaps an earlier process has its port still.
+  if (status.ok() && !MayBeRank(**connection, hosts_.security, rank)) {
+    status =
+        MakeStatus(absl::StatusCode::kPermissionDenied, "{} is not rank {}: its certificate {}",
+                   address, rank, IdentitiesText((*connection)->identities()));
+  }
   if (status.ok()) {
     Hello hello = mine_;
     hello.to = rank;
@@ -233,25 +267,72 @@ absl::Status Meeting::Refusal(int rank, const Answer& answer) const {
   return absl::OkStatus();  // still in an older group, or holds this rank's predecessor
 }
 
-absl::Status Meeting::AcceptOne() {
-  auto connection = hosts_.listener->Accept(RealClock().Now() + kAcceptSlice);
-  if (connection.ok()) return Receive(std::move(connection).value());
-  const absl::Status& why = connection.status();
-  if (absl::IsDeadlineExceeded(why)) return absl::OkStatus();
-  // A stranger must not end the group, nor go unnoticed.
-  if (absl::IsPermissionDenied(why) || absl::IsUnavailable(why)) {
-    const std::string text(why.message());
-    if (text != last_trouble_) LogWarn("a data connection was dropped: {}", text);
-    last_trouble_ = text;
-    return absl::OkStatus();
+absl::Status Meeting::HearComers() {
+  AwaitComers();
+  TANDEM_RETURN_IF_ERROR(TakeComers());
+  for (auto comer = comers_.begin(); comer != comers_.end();) {
+    TANDEM_ASSIGN_OR_RETURN(const bool more, Hear(*comer));
+    const bool late = RealClock().Now() >= comer->deadline;
+    comer = more && !late ? std::next(comer) : comers_.erase(comer);
   }
-  return why;
+  return absl::OkStatus();
+}
+
+void Meeting::AwaitComers() const {
+  std::vector<pollfd> entries = {{hosts_.listener->arrived_fd(), POLLIN, 0}};
+  for (const Comer& comer : comers_) {
+    entries.push_back({comer.connection->fd(), comer.connection->receive_waits(), 0});
+  }
+  poll(entries.data(), entries.size(), static_cast<int>(absl::ToInt64Milliseconds(kAcceptSlice)));
+}
+
+absl::Status Meeting::TakeComers() {
+  while (comers_.size() < kMostComers) {
+    auto connection = hosts_.listener->Accept(RealClock().Now());
+    const absl::Status& why = connection.status();
+    if (connection.ok()) {
+      comers_.push_back({std::move(connection).value(), RealClock().Now() + kHelloTime});
+    } else if (absl::IsDeadlineExceeded(why)) {
+      return absl::OkStatus();
+    } else if (absl::IsPermissionDenied(why) || absl::IsUnavailable(why) ||
+               absl::IsInvalidArgument(why)) {
+      // A stranger, or a certificate that is just being replaced, must not end the group, nor go
+      // unnoticed.
+      const std::string text(why.message());
+      if (text != last_trouble_) LogWarn("a data connection was dropped: {}", text);
+      last_trouble_ = text;
+    } else {
+      return why;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Meeting::Hear(Comer& comer) {
+  constexpr int64_t kHelloBytes = sizeof(Hello), kAllBytes = sizeof(Said);
+  while (comer.came < kAllBytes) {
+    const bool greeted = comer.came >= kHelloBytes;
+    const auto came =
+        comer.connection->ReceiveSome(reinterpret_cast<char*>(&comer.said) + comer.came,
+                                      (greeted ? kAllBytes : kHelloBytes) - comer.came);
+    if (!came.ok()) return false;
+    if (*came == 0) return true;
+    comer.came += *came;
+    if (greeted || comer.came < kHelloBytes) continue;
+    TANDEM_ASSIGN_OR_RETURN(const bool welcome, AnswerHello(comer));
+    if (!welcome) return false;
+  }
+  if (comer.said.confirmed == kMagic) {
+    Link(comer.said.hello.rank, comer.said.hello.channel) = std::move(comer.connection);
+  }
+  return false;
 }
 
 Verdict Meeting::Judge(const TcpConnection& connection, const Hello& hello) {
   // First: another generation, of a controller that was started again, may have another ticket.
   if (hello.generation != mine_.generation) return Verdict::kOtherGeneration;
-  if (!SameTicket(hello, mine_) || !MayBeRank(connection, hello.rank)) return Verdict::kNotAdmitted;
+  if (!SameTicket(hello, mine_) || !MayBeRank(connection, hosts_.security, hello.rank))
+    return Verdict::kNotAdmitted;
   if (hello.world_size != mine_.world_size || hello.chunk_bytes != mine_.chunk_bytes ||
       hello.way != mine_.way || hello.always != mine_.always || hello.hosts != mine_.hosts ||
       hello.to != mine_.rank || hello.rank <= mine_.rank || hello.rank >= mine_.world_size) {
@@ -260,28 +341,23 @@ Verdict Meeting::Judge(const TcpConnection& connection, const Hello& hello) {
   return IsOpen(hello.rank, hello.channel) ? Verdict::kTaken : Verdict::kWelcome;
 }
 
-absl::Status Meeting::Receive(std::unique_ptr<TcpConnection> connection) {
-  const Instant soon = RealClock().Now() + kHelloTime;
-  Hello hello;
-  if (!connection->Receive(&hello, sizeof(hello), soon).ok()) return absl::OkStatus();
+absl::StatusOr<bool> Meeting::AnswerHello(Comer& comer) {
+  const Hello& hello = comer.said.hello;
   if (hello.magic != kMagic ||
       (hello.channel != Channel::kData && hello.channel != Channel::kWatch)) {
-    return absl::OkStatus();
+    return false;
   }
-  const Answer answer = {mine_.generation, Judge(*connection, hello), mine_.world_size};
-  const bool sent = connection->Send(&answer, sizeof(answer), soon).ok();
+  const Answer answer = {mine_.generation, Judge(*comer.connection, hello), mine_.world_size};
+  // So few bytes go at once.
+  const bool sent =
+      comer.connection->Send(&answer, sizeof(answer), RealClock().Now() + kAcceptSlice).ok();
   // Only who has the ticket ends a meeting. Others of a newer generation try again until the
   // controller has told this rank of it.
   if (hello.generation > mine_.generation && SameTicket(hello, mine_) &&
-      MayBeRank(*connection, hello.rank)) {
+      MayBeRank(*comer.connection, hosts_.security, hello.rank)) {
     return Over(hello.generation);
   }
-  uint64_t confirmed = 0;
-  if (answer.verdict == Verdict::kWelcome && sent &&
-      connection->Receive(&confirmed, sizeof(confirmed), soon).ok() && confirmed == kMagic) {
-    Link(hello.rank, hello.channel) = std::move(connection);
-  }
-  return absl::OkStatus();
+  return sent && answer.verdict == Verdict::kWelcome;
 }
 
 absl::Status CheckMembers(const SharedMemoryGroupOptions& options, const GroupHosts& hosts) {

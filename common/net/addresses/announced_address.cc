@@ -57,29 +57,6 @@ absl::StatusOr<std::string> HostOfInterface(const std::string& name) {
       name);
 }
 
-// The address that a packet to `controller` would have as its sender. Nothing is sent.
-absl::StatusOr<std::string> HostOnRouteTo(const std::string& controller) {
-  const absl::StatusOr<std::vector<ResolvedAddress>> found = ResolveTcpAddress(controller);
-  if (!found.ok()) {
-    return InvalidArgument(
-        "the controller's address {} is not known here: {}; correct --controller", controller,
-        std::string(found.status().message()));
-  }
-  for (const ResolvedAddress& to : *found) {
-    const UniqueFd fd(socket(to.get()->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    sockaddr_storage own{};
-    socklen_t size = sizeof(own);
-    auto* const name = reinterpret_cast<sockaddr*>(&own);
-    if (!fd.valid() || connect(fd.get(), to.get(), to.bytes) != 0) continue;
-    if (getsockname(fd.get(), name, &size) != 0) continue;
-    if (const auto host = HostOf(name)) return *host;
-  }
-  return InvalidArgument(
-      "this host has no route to the controller at {}: correct --controller, or say with "
-      "--advertise or --interface by which address others reach this host",
-      controller);
-}
-
 }  // namespace
 
 std::string JoinAddress(const std::string& host, int port) {
@@ -90,6 +67,24 @@ std::string JoinAddress(const std::string& host, int port) {
 bool IsWildcard(const std::string& address) {
   const absl::StatusOr<TcpAddress> parts = ParseTcpAddress(address);
   return parts.ok() && (parts->host == "0.0.0.0" || parts->host == "::");
+}
+
+absl::StatusOr<std::string> OwnHostTowards(const std::string& address) {
+  const absl::StatusOr<std::vector<ResolvedAddress>> found = ResolveTcpAddress(address);
+  if (!found.ok()) {
+    return InvalidArgument("{} is not known here: {}", address,
+                           std::string(found.status().message()));
+  }
+  for (const ResolvedAddress& to : *found) {
+    const UniqueFd fd(socket(to.get()->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage own{};
+    socklen_t size = sizeof(own);
+    auto* const name = reinterpret_cast<sockaddr*>(&own);
+    if (!fd.valid() || connect(fd.get(), to.get(), to.bytes) != 0) continue;
+    if (getsockname(fd.get(), name, &size) != 0) continue;
+    if (const auto host = HostOf(name)) return *host;
+  }
+  return InvalidArgument("{} cannot be reached: this host has no route to it", address);
 }
 
 absl::StatusOr<std::string> AnnouncedAddress(const std::string& bound,
@@ -109,8 +104,14 @@ absl::StatusOr<std::string> AnnouncedAddress(const std::string& bound,
         "host's is: give --advertise or --interface",
         bound, controller);
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::string host, HostOnRouteTo(controller));
-  return JoinAddress(host, parts.port);
+  const absl::StatusOr<std::string> host = OwnHostTowards(controller);
+  if (!host.ok()) {
+    return InvalidArgument(
+        "the controller's address {}; correct --controller, or say with --advertise or "
+        "--interface by which address others reach this host",
+        std::string(host.status().message()));
+  }
+  return JoinAddress(*host, parts.port);
 }
 
 }  // namespace tandem

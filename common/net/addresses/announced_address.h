@@ -19,6 +19,10 @@ std::string JoinAddress(const std::string& host, int port);
 // Whether it stands for all addresses of a host: 0.0.0.0 and [::], which others must never be told.
 bool IsWildcard(const std::string& address);
 
+// The address of this host that a packet to `address` ("host:port") would have as its sender.
+// Nothing is sent. Resolves the name. InvalidArgument: it is not known, or there is no route.
+absl::StatusOr<std::string> OwnHostTowards(const std::string& address);
+
 // What others reach of a server that listens on `bound` ("0.0.0.0:4711"): with the port of `bound`,
 // the host is flags.advertise; else that of `bound`, if it is one; else the address of
 // flags.interface; else that from which this host reaches `controller`. "unix:/path" stays as it

@@ -14,16 +14,18 @@ namespace {
 // Who may make a call.
 struct MayCall {
   RoleNames roles;
-  // Of workers only one of the server's rank: another trainer must not replace or read the weights.
-  bool of_own_rank = false;
+  // Of trainers only the one that sends the server its weights: another must not replace or read
+  // them.
+  bool of_publisher = false;
 };
 
 const MayCall kController = {{"controller"}};
 const MayCall kTrainer = {{"trainer"}};
-const MayCall kOwnTrainer = {{"trainer"}, true};
+const MayCall kPublisher = {{"trainer"}, true};
 const MayCall kControllerOrTrainer = {{"controller", "trainer"}};
-const MayCall kControllerOrOwnTrainer = {{"controller", "trainer"}, true};
+const MayCall kControllerOrPublisher = {{"controller", "trainer"}, true};
 const MayCall kWorkers = {WorkerRoles()};
+const MayCall kAgent = {{"agent"}};
 const MayCall kOperator = {{"operator"}};
 const MayCall kUsers = {{"user", "operator"}};
 const MayCall kEveryone = {AllRoles()};
@@ -40,6 +42,8 @@ const std::map<std::string_view, const MayCall*>& Table() {
       {"/tandem.v1.ClusterService/Heartbeat", &kWorkers},
       {"/tandem.v1.ClusterService/StreamSamples", &kTrainer},
       {"/tandem.v1.ClusterService/PutLogProbs", &kTrainer},
+
+      {"/tandem.v1.AgentService/Heartbeat", &kAgent},
 
       {"/tandem.v1.TandemService/GetStatus", &kUsers},
       {"/tandem.v1.TandemService/WaitOperation", &kUsers},
@@ -71,12 +75,12 @@ const std::map<std::string_view, const MayCall*>& Table() {
       {"/tandem.v1.RolloutService/VerifyWeights", &kController},
       {"/tandem.v1.RolloutService/GetStatus", &kControllerOrTrainer},
       {"/tandem.v1.RolloutService/Shutdown", &kController},
-      {"/tandem.v1.RolloutService/BeginUpdate", &kOwnTrainer},
-      {"/tandem.v1.RolloutService/ApplyBucket", &kOwnTrainer},
-      {"/tandem.v1.RolloutService/CommitUpdate", &kOwnTrainer},
-      {"/tandem.v1.RolloutService/AbortUpdate", &kControllerOrOwnTrainer},
-      {"/tandem.v1.RolloutService/GetDigests", &kControllerOrOwnTrainer},
-      {"/tandem.v1.RolloutService/ReadTensor", &kControllerOrOwnTrainer},
+      {"/tandem.v1.RolloutService/BeginUpdate", &kPublisher},
+      {"/tandem.v1.RolloutService/ApplyBucket", &kPublisher},
+      {"/tandem.v1.RolloutService/CommitUpdate", &kPublisher},
+      {"/tandem.v1.RolloutService/AbortUpdate", &kControllerOrPublisher},
+      {"/tandem.v1.RolloutService/GetDigests", &kControllerOrPublisher},
+      {"/tandem.v1.RolloutService/ReadTensor", &kControllerOrPublisher},
 
       {"/tandem.v1.RewardService/Score", &kController},
   };
@@ -92,17 +96,19 @@ const MayCall& RuleFor(std::string_view method) {
   return found == Table().end() ? kNobody : *found->second;
 }
 
-// Whether a caller of that role may make the call as a worker of any rank, or of the server's.
-bool IsOfRank(const CallerIdentity& caller, const MayCall& may, int server) {
-  return !may.of_own_rank || !NamesRole(kWorkers, caller.role) || caller.rank < 0 ||
-         caller.rank == server;
+// Whether a caller of that role may make the call as a worker of any rank, or as the publisher.
+bool IsOfRank(const CallerIdentity& caller, const MayCall& may, int publisher) {
+  return !may.of_publisher || !NamesRole(kWorkers, caller.role) || caller.rank < 0 ||
+         caller.rank == publisher;
 }
 
-// "controller or trainer of rank 1"; of a server without a rank "controller or trainer without a
+// "controller or trainer of rank 1"; of a server without publisher "controller or trainer without a
 // rank", as a certificate for one rank alone is of no use there.
-std::string RolesText(const MayCall& may, int server) {
+std::string RolesText(const MayCall& may, int publisher) {
   std::string text = fmt::format("{}", fmt::join(may.roles, " or "));
-  if (may.of_own_rank) text += server < 0 ? " without a rank" : fmt::format(" of rank {}", server);
+  if (may.of_publisher) {
+    text += publisher < 0 ? " without a rank" : fmt::format(" of rank {}", publisher);
+  }
   return text;
 }
 
@@ -127,12 +133,12 @@ absl::Status CheckMayCall(const std::vector<CallerIdentity>& callers,
   const MayCall& may = RuleFor(method);
   for (const CallerIdentity& caller : callers) {
     if (caller.project != served.project || !NamesRole(may, caller.role)) continue;
-    if (IsOfRank(caller, may, served.rank)) return absl::OkStatus();
+    if (IsOfRank(caller, may, served.publisher)) return absl::OkStatus();
   }
   if (may.roles.empty())
     return Denied(fmt::format("{} is not a call that a role may make", method));
   return Denied(fmt::format("{} needs the role {} of project {}; the caller's certificate {}",
-                            method, RolesText(may, served.rank), served.project,
+                            method, RolesText(may, served.publisher), served.project,
                             IdentitiesText(callers)));
 }
 

@@ -22,8 +22,9 @@ std::string_view MethodText(std::string_view method);
 // For whom a server answers over TLS.
 struct ServedCallers {
   std::string project;
-  // Of the worker that serves: some calls are for workers of its rank alone. -1: none.
-  int rank = -1;
+  // Of a rollout that serves: the trainer that sends it weights. Some calls are for this one alone.
+  // -1: none.
+  int publisher = -1;
 };
 
 // PermissionDenied names the role found, the role needed and the call. `callers` may be empty.

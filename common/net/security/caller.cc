@@ -43,7 +43,8 @@ absl::Status AsDenied(const absl::Status& status) {
 
 class RoleCheck final : public grpc::AuthMetadataProcessor {
  public:
-  explicit RoleCheck(ServedCallers served) : served_(std::move(served)) {}
+  RoleCheck(std::string project, std::shared_ptr<const std::atomic<int>> publisher)
+      : project_(std::move(project)), publisher_(std::move(publisher)) {}
 
   bool IsBlocking() const override { return false; }
 
@@ -56,7 +57,7 @@ class RoleCheck final : public grpc::AuthMetadataProcessor {
         path == metadata.end() ? "" : std::string(path->second.data(), path->second.size());
     const auto callers = CallersOf(*context);
     const absl::Status checked =
-        callers.ok() ? CheckMayCall(*callers, served_, method) : AsDenied(callers.status());
+        callers.ok() ? CheckMayCall(*callers, Served(), method) : AsDenied(callers.status());
     // The message names the call and the roles of the caller's certificate.
     const std::string message(checked.message());
     if (!checked.ok()) refusals_.Tell(message, message);
@@ -64,14 +65,20 @@ class RoleCheck final : public grpc::AuthMetadataProcessor {
   }
 
  private:
-  const ServedCallers served_;
+  ServedCallers Served() const {
+    return {.project = project_, .publisher = publisher_ == nullptr ? -1 : publisher_->load()};
+  }
+
+  const std::string project_;
+  const std::shared_ptr<const std::atomic<int>> publisher_;
   RefusalLog refusals_;
 };
 
 }  // namespace
 
-std::shared_ptr<grpc::AuthMetadataProcessor> MakeRoleCheck(ServedCallers served) {
-  return std::make_shared<RoleCheck>(std::move(served));
+std::shared_ptr<grpc::AuthMetadataProcessor> MakeRoleCheck(
+    std::string project, std::shared_ptr<const std::atomic<int>> publisher) {
+  return std::make_shared<RoleCheck>(std::move(project), std::move(publisher));
 }
 
 absl::Status CheckWorkerCall(const grpc::ServerContextBase* context,

@@ -1,6 +1,7 @@
 // Who makes a gRPC call, by the certificate of its connection.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,8 +18,10 @@ class ServerContextBase;
 namespace tandem {
 
 // Refuses, on connections with TLS, every call that the table of common/net/security/call_roles.h
-// does not give to the caller. PermissionDenied, as CheckMayCall.
-std::shared_ptr<grpc::AuthMetadataProcessor> MakeRoleCheck(ServedCallers served);
+// does not give to the caller. PermissionDenied, as CheckMayCall. `publisher` is RpcSecurity's,
+// read for each call.
+std::shared_ptr<grpc::AuthMetadataProcessor> MakeRoleCheck(
+    std::string project, std::shared_ptr<const std::atomic<int>> publisher);
 
 // PermissionDenied: the call's connection has TLS, and its certificate is not that of worker `rank`
 // of `role` in `project`. On other connections the caller has the run's token or its user, and is

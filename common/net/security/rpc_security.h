@@ -1,6 +1,8 @@
 // What a process shows its peers over gRPC, and what it asks of them.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <string>
 
 namespace tandem {
@@ -13,9 +15,9 @@ struct RpcSecurity {
   // The run's token, which loopback ports without TLS send and ask for
   // (common/process/files/run_token.h). Empty: callers send nothing, and such a port is not opened.
   std::string token_file;
-  // Of the worker that serves with this, for calls of its own rank alone
-  // (common/net/security/call_roles.h); -1: it has none.
-  int rank = -1;
+  // Of a rollout: the trainer that sends it weights, for the calls that are this one's alone
+  // (common/net/security/call_roles.h). -1 until the rollout knows it, and null: none.
+  std::shared_ptr<std::atomic<int>> publisher;
   // For tests: a loopback port without token and TLS is opened to every user of this host.
   bool open_to_this_host = false;
 

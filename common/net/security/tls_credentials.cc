@@ -122,7 +122,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeTlsServerCredential
   options.watch_identity_key_cert_pairs();
   options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   std::shared_ptr<grpc::ServerCredentials> credentials = tls::TlsServerCredentials(options);
-  credentials->SetAuthMetadataProcessor(MakeRoleCheck({.project = project, .rank = security.rank}));
+  credentials->SetAuthMetadataProcessor(MakeRoleCheck(project, security.publisher));
   return credentials;
 }
 

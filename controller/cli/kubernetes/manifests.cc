@@ -245,9 +245,7 @@ std::string SecretCommand(const Manifests& m,
 std::string Preamble(const Manifests& m) {
   std::string text = fmt::format(
       "# Written by: {}\n# Never run on a cluster: checked against the "
-      "schemas alone (docs/guides/kubernetes.md).\n"
-      "# They cannot start a run yet: tandem-agent and tandemctl certs, which they "
-      "name,\n# are not part of this version.\n#\n# What is planned:\n",
+      "schemas alone (docs/guides/kubernetes.md).\n#\n# What is planned:\n",
       m.config_command);
   for (const PodGroup& group : m.pods.groups) text += HostLine(group);
   text += "#\n# What has to be there first:\n";

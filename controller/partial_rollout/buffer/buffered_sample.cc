@@ -51,6 +51,8 @@ int64_t BufferedGroup::oldest_version() const {
   return oldest;
 }
 
+namespace {
+
 absl::StatusOr<Sample> ReadSample(const TokenFile& file, const BufferedGroup& group, size_t index) {
   const BufferedSample& known = group.samples[index];
   TANDEM_ASSIGN_OR_RETURN(TokenArrays arrays,
@@ -67,6 +69,20 @@ absl::StatusOr<Sample> ReadSample(const TokenFile& file, const BufferedGroup& gr
   sample.tokens.insert(sample.tokens.end(), arrays.tokens.begin(), arrays.tokens.end());
   sample.segments = MakeSegments(sample.prompt_tokens, known.versions);
   return sample;
+}
+
+}  // namespace
+
+absl::Status ReadGroup(const TokenFile& file,
+                       const BufferedGroup& group,
+                       int64_t position,
+                       const std::function<absl::Status(Sample)>& take) {
+  for (size_t i = 0; i < group.samples.size(); ++i) {
+    TANDEM_ASSIGN_OR_RETURN(Sample sample, ReadSample(file, group, i));
+    sample.group = position;
+    TANDEM_RETURN_IF_ERROR(take(std::move(sample)));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<VersionRun> ToVersionRuns(const std::vector<int64_t>& versions) {

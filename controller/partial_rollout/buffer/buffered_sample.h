@@ -3,11 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include "common/types/sample.h"
@@ -74,14 +77,28 @@ struct BufferedGroup {
   int64_t oldest_version() const;
 };
 
-// The sample at `index` of the group with its arrays from `file`, as far as it is generated. Its
-// `group` is not set. Errors as TokenFile::Read.
-absl::StatusOr<Sample> ReadSample(const TokenFile& file, const BufferedGroup& group, size_t index);
+// Hands the samples of the group to `take`, one by one, by index, with their arrays from `file`, as
+// far as they are generated, and with Sample::group = `position`. Errors as TokenFile::Read, and of
+// `take`.
+absl::Status ReadGroup(const TokenFile& file,
+                       const BufferedGroup& group,
+                       int64_t position,
+                       const std::function<absl::Status(Sample)>& take);
+
+// The batch of a later step, whole and of one weight version (trainer.off_policy_steps).
+struct SampledAhead {
+  int64_t step = 0;     // that trains it
+  int64_t version = 0;  // of the weights that sampled every token
+
+  bool operator==(const SampledAhead&) const = default;
+};
 
 struct BufferState {
   std::map<int64_t, BufferedGroup> groups;  // by number, in the order in which they were drawn
   int64_t next_group = 0;
   std::shared_ptr<TokenFile> file;  // of the samples' arrays
+  // nullopt: groups are not sampled ahead, or by a run that did not say so.
+  std::optional<SampledAhead> ahead;
 };
 
 }  // namespace tandem

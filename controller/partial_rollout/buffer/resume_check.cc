@@ -130,7 +130,7 @@ absl::Status CheckNoBuffer(const std::string& checkpoint) {
       saved->folder, saved->groups.size(), saved->response_length);
 }
 
-absl::Status CheckWholeGroups(const SavedBuffer& saved) {
+absl::Status CheckWholeGroups(const SavedBuffer& saved, int64_t batch_groups) {
   std::set<int64_t> versions;
   int64_t unfinished = 0;
   for (const auto& [number, group] : saved.groups) {
@@ -139,7 +139,14 @@ absl::Status CheckWholeGroups(const SavedBuffer& saved) {
       for (const VersionRun& run : sample.versions) versions.insert(run.version);
     }
   }
-  if (unfinished == 0 && versions.size() <= 1) return absl::OkStatus();
+  if (unfinished == 0 && versions.size() <= 1) {
+    if (std::ssize(saved.groups) <= batch_groups) return absl::OkStatus();
+    return FailedPrecondition(
+        "{} holds {} groups for the next step, and data.train_batch_size={} trains so few that the "
+        "others would be more than one step old: set it back, or start over with "
+        "trainer.resume_mode=disable, which keeps the old checkpoints aside",
+        saved.folder, saved.groups.size(), batch_groups);
+  }
   return FailedPrecondition(
       "{} holds {} groups that partial rollout has left, {} of them unfinished, with tokens of {} "
       "weight versions, and trainer.off_policy_steps=1 trains whole groups of one version: "

@@ -32,7 +32,8 @@ absl::StatusOr<std::optional<SavedBuffer>> ReadFittingBuffer(const std::string& 
 absl::Status CheckNoBuffer(const std::string& checkpoint);
 
 // FailedPrecondition: a group is unfinished or has tokens of several weight versions, as partial
-// rollout leaves them, and trainer.off_policy_steps carries whole groups of one version.
-absl::Status CheckWholeGroups(const SavedBuffer& saved);
+// rollout leaves them, and trainer.off_policy_steps carries whole groups of one version; or there
+// are more than the `batch_groups` of the next step, and the others would be trained too late.
+absl::Status CheckWholeGroups(const SavedBuffer& saved, int64_t batch_groups);
 
 }  // namespace tandem

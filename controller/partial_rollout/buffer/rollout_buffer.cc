@@ -69,7 +69,7 @@ int64_t RolloutBuffer::complete() const {
                        [](const auto& numbered) { return numbered.second.complete(); });
 }
 
-std::set<int64_t> RolloutBuffer::DueGroups(const TrainingDeadlines& deadlines) const {
+std::set<int64_t> DueGroups(const BufferState& state, const TrainingDeadlines& deadlines) {
   std::set<int64_t> due;
   // `wait`: batches after the next one. StalenessLimit alone bounds the last of them.
   const int64_t batches = std::max<int64_t>(1, deadlines.max_staleness);
@@ -77,7 +77,7 @@ std::set<int64_t> RolloutBuffer::DueGroups(const TrainingDeadlines& deadlines) c
     const int64_t version = deadlines.due_version + wait * deadlines.updates_per_step;
     int64_t room = wait * deadlines.batch_groups;
     // From the newest on: the oldest ones find no room.
-    for (auto it = state_.groups.rbegin(); it != state_.groups.rend(); ++it) {
+    for (auto it = state.groups.rbegin(); it != state.groups.rend(); ++it) {
       const auto& [number, group] = *it;
       if (group.complete() || group.oldest_version() > version) continue;
       if (room-- <= 0) due.insert(number);
@@ -113,7 +113,7 @@ BufferCounts RolloutBuffer::Counts() const {
 }
 
 absl::StatusOr<TakenGroups> RolloutBuffer::Take(
-    int64_t n, const std::function<absl::Status(int64_t position, Sample sample)>& on_sample) {
+    int64_t n, const std::function<absl::Status(Sample)>& on_sample) {
   if (const BufferCounts counts = Counts(); counts.complete < n) {
     return FailedPrecondition("{} complete groups requested, the buffer has {}", n, counts.Text());
   }
@@ -121,18 +121,17 @@ absl::StatusOr<TakenGroups> RolloutBuffer::Take(
   const std::vector<int64_t> leaving = OldestComplete(n);
   for (int64_t position = 0; position < n; ++position) {
     const BufferedGroup& group = state_.groups.at(leaving[static_cast<size_t>(position)]);
-    for (size_t i = 0; i < group.samples.size(); ++i) {
-      TANDEM_ASSIGN_OR_RETURN(Sample sample, ReadSample(*state_.file, group, i));
-      sample.group = position;
+    for (const BufferedSample& sample : group.samples) {
       ++taken.samples;
-      taken.partial_samples += group.samples[i].versions.size() > 1 ? 1 : 0;
-      taken.longest_span = std::max(taken.longest_span, group.samples[i].span());
-      taken.tokens += sample.response_tokens();
-      TANDEM_RETURN_IF_ERROR(on_sample(position, std::move(sample)));
+      taken.partial_samples += sample.versions.size() > 1 ? 1 : 0;
+      taken.longest_span = std::max(taken.longest_span, sample.span());
+      taken.tokens += sample.tokens();
     }
+    TANDEM_RETURN_IF_ERROR(ReadGroup(*state_.file, group, position, on_sample));
     taken.prompts.push_back(*group.prompt);
   }
   for (const int64_t number : leaving) state_.groups.erase(number);
+  state_.ahead.reset();
   return taken;
 }
 
@@ -180,7 +179,7 @@ absl::Status RolloutBuffer::Save(const std::string& checkpoint, int64_t step) co
 }
 
 absl::StatusOr<BufferState> RolloutBuffer::Import(SavedBuffer saved) const {
-  BufferState state{.next_group = saved.next_group};
+  BufferState state{.next_group = saved.next_group, .ahead = saved.ahead};
   TANDEM_ASSIGN_OR_RETURN(state.file, TokenFile::Create(dir_));
   for (auto& [number, group] : saved.groups) {
     for (BufferedSample& sample : group.samples) {

@@ -66,10 +66,6 @@ class RolloutBuffer {
   const BufferOptions& options() const { return options_; }
   const BufferState& state() const { return state_; }
   int64_t complete() const;  // groups; polled between samples, and cheaper than Counts
-  // The unfinished groups, by number, that the next batch must wait for: all that may not wait for
-  // another batch, and the oldest of those that may wait for `k` batches, as far as there are more
-  // of them than `k` batches have room for.
-  std::set<int64_t> DueGroups(const TrainingDeadlines& deadlines) const;
   BufferCounts Counts() const;
 
   // Appends a group for each prompt. AlreadyExists: the buffer has that row of the data in that
@@ -90,8 +86,10 @@ class RolloutBuffer {
   // their samples one by one, in order of group and index, with Sample::group the position in the
   // batch and segments and index filled in. FailedPrecondition: fewer groups are complete. With an
   // error of `on_sample` all groups stay.
-  absl::StatusOr<TakenGroups> Take(
-      int64_t n, const std::function<absl::Status(int64_t position, Sample sample)>& on_sample);
+  absl::StatusOr<TakenGroups> Take(int64_t n, const std::function<absl::Status(Sample)>& on_sample);
+
+  // Notes of what step all groups are (BufferState::ahead), until the next Take.
+  void SetAhead(const SampledAhead& ahead) { state_.ahead = ahead; }
 
   // Rollback undoes everything since the newest Commit, Open or Load: after a step that is dropped,
   // the buffer is that of the last finished step.
@@ -124,5 +122,10 @@ class RolloutBuffer {
   BufferState state_;
   BufferState committed_;
 };
+
+// The unfinished groups, by number, that the next batch must wait for: all that may not wait for
+// another batch, and the oldest of those that may wait for `k` batches, as far as there are more
+// of them than `k` batches have room for.
+std::set<int64_t> DueGroups(const BufferState& state, const TrainingDeadlines& deadlines);
 
 }  // namespace tandem

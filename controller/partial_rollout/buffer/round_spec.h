@@ -19,7 +19,7 @@ struct RoundSpec {
   int64_t groups = 0;        // so many of the oldest unfinished groups, and `due_groups`; 0: all
   int64_t cap = 0;           // new tokens of a sample that is not final; 0: no cap
   int64_t max_versions = 8;  // see PartialOptions
-  // Groups, by number, all of whose samples are final: RolloutBuffer::DueGroups.
+  // Groups, by number, all of whose samples are final: DueGroups of rollout_buffer.h.
   std::set<int64_t> due_groups;
   // Set in a round that is repeated from the journal. Samples with an entry get exactly as many
   // tokens as they had after the round the first time (those that got none are not requested); the

@@ -262,16 +262,19 @@ absl::Status WriteSavedBuffer(const std::string& checkpoint,
         {{"group", number}, {"prompt", ToJson(*group.prompt)}, {"samples", std::move(samples)}});
   }
   TANDEM_RETURN_IF_ERROR(writer.Commit());
-  std::string text = ToLine({{"format", kBufferFormat},
-                             {"step", step},
-                             {"tokenizer", options.tokenizer_digest},
-                             {"vocab_limit", options.vocab_limit},
-                             {"response_length", options.sampling.max_tokens},
-                             {"settings", FixedSettings(options)},
-                             {"next_group", state.next_group},
-                             {"groups", state.groups.size()},
-                             {"tokens", {{"bytes", writer.bytes()}, {"xxh3", writer.digest()}}}});
-  text += groups;
+  Json header{{"format", kBufferFormat},
+              {"step", step},
+              {"tokenizer", options.tokenizer_digest},
+              {"vocab_limit", options.vocab_limit},
+              {"response_length", options.sampling.max_tokens},
+              {"settings", FixedSettings(options)},
+              {"next_group", state.next_group},
+              {"groups", state.groups.size()},
+              {"tokens", {{"bytes", writer.bytes()}, {"xxh3", writer.digest()}}}};
+  if (state.ahead) {
+    header["ahead"] = {{"step", state.ahead->step}, {"version", state.ahead->version}};
+  }
+  std::string text = ToLine(header) + groups;
   text += SealLine(text);
   TANDEM_RETURN_IF_ERROR(WriteFileAtomically(folder->partial_path() + "/" + kLines, text));
   return folder->Commit();
@@ -293,6 +296,10 @@ absl::StatusOr<std::optional<SavedBuffer>> ReadBuffer(const std::string& checkpo
     buffer.settings = header.at("settings").get<std::map<std::string, std::string>>();
     buffer.step = IntegerOf<int64_t>(header.at("step"));
     buffer.next_group = IntegerOf<int64_t>(header.at("next_group"));
+    if (const auto ahead = header.find("ahead"); ahead != header.end()) {
+      buffer.ahead = SampledAhead{.step = IntegerOf<int64_t>(ahead->at("step")),
+                                  .version = IntegerOf<int64_t>(ahead->at("version"))};
+    }
     for (size_t i = 1; i < lines.size(); ++i) {
       BufferedGroup group{
           .prompt = std::make_shared<const Prompt>(PromptFromJson(lines[i].at("prompt")))};

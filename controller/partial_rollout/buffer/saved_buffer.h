@@ -3,7 +3,8 @@
 //   tokens.bin   the samples one after another without gaps: the response's token ids (int32), then
 //                their log-probs (float32) where the sample has them; little endian
 //   pool.jsonl   a header, one line per group in the order in which they were drawn, and a last
-//                line with the 128-bit XXH3 of everything before it
+//                line with the 128-bit XXH3 of everything before it. The header's "ahead" is
+//                BufferState::ahead, and is left out where there is none.
 //
 // Raise kBufferFormat with every change of the meaning of these files.
 #pragma once
@@ -35,6 +36,7 @@ struct SavedBuffer {
 
   int64_t step = 0;  // finished steps of that run
   int64_t next_group = 0;
+  std::optional<SampledAhead> ahead;
   std::map<int64_t, BufferedGroup> groups;   // offsets: in `arrays`
   std::shared_ptr<const MappedFile> arrays;  // tokens.bin
 

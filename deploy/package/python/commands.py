@@ -8,7 +8,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 NEED_TORCH = ("tandem-trainer", "tandem-rollout", "tandem-parity")
-START_THOSE = ("tandem-launcher", "quickstart")
+START_THOSE = ("tandem-launcher", "tandem-agent", "quickstart")
 
 
 def _torch_wanted():
@@ -88,6 +88,11 @@ def tandem_rollout():
 def tandem_launcher():
     """A controller with its workers."""
     _become("tandem-launcher", "bin/tandem-launcher")
+
+
+def tandem_agent():
+    """The workers of one host of several."""
+    _become("tandem-agent", "bin/tandem-agent")
 
 
 def tandem_parity():

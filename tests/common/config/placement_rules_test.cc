@@ -198,4 +198,21 @@ TEST_CASE("probe limits count the samples of all rollouts that a trainer scores"
 }
 
 }  // namespace
+TEST_CASE("weights may go over TCP where trainers and rollouts may be on different hosts") {
+  const auto may = [](std::vector<std::string> overrides) {
+    return SyncMayUseTcp(LoadConfig("", WithInputs(std::move(overrides)))->config);
+  };
+  const std::string apart = "cluster.hybrid_engine=false";
+  const std::string reached = "cluster.listen=0.0.0.0:4700";
+  REQUIRE_FALSE(may({}));
+  REQUIRE(may({"weight_sync.transport=tcp"}));
+  REQUIRE_FALSE(may({apart}));
+  REQUIRE_FALSE(may({apart, "cluster.listen=127.0.0.1:4700"}));
+  // One host with all trainers, and another with all rollouts.
+  REQUIRE(may({apart, reached}));
+  REQUIRE_FALSE(may({reached}));  // each rollout is on the host of its trainer
+  REQUIRE(may({apart, "cluster.trainers=4", "cluster.rollouts=2", "trainer.nnodes=2"}));
+  REQUIRE_FALSE(SyncIsDirect(LoadConfig("", WithInputs({apart, reached}))->config));
+}
+
 }  // namespace tandem

@@ -57,7 +57,7 @@ TEST_CASE("Each method of each service has its roles in the table", "[roles]") {
     REQUIRE(file->service_count() > 0);
   }
   const std::vector<std::string> services = DeclaredServices();
-  REQUIRE(services.size() == 5);
+  REQUIRE(services.size() == 6);
   int methods = 0;
   for (const std::string& name : services) {
     const auto* service =
@@ -94,7 +94,10 @@ TEST_CASE("Users read, operators drive, workers make their own calls", "[roles]"
     REQUIRE(May("controller", std::string("RolloutService/") + shared));
     REQUIRE(May("trainer", std::string("RolloutService/") + shared));
   }
-  for (const char* other : {"user", "operator", "trainer", "rollout"}) {
+  for (const char* other : {"user", "operator", "trainer", "rollout", "controller"}) {
+    REQUIRE_FALSE(May(other, "AgentService/Heartbeat"));
+  }
+  for (const char* other : {"user", "operator", "trainer", "rollout", "agent"}) {
     REQUIRE_FALSE(May(other, "TrainerService/SaveState"));
     REQUIRE_FALSE(May(other, "RolloutService/Shutdown"));
   }
@@ -120,6 +123,7 @@ TEST_CASE("The least of the roles may call this and nothing else", "[roles]") {
                                    "TandemService/WaitOperation"});
   REQUIRE(calls_of("rollout") ==
           std::vector<std::string>{"ClusterService/Heartbeat", "ClusterService/Register"});
+  REQUIRE(calls_of("agent") == std::vector<std::string>{"AgentService/Heartbeat"});
 }
 
 TEST_CASE("A refusal names the call, the role needed and the role found", "[roles]") {
@@ -146,7 +150,7 @@ TEST_CASE("Health checks and reflection are for every role, and for nobody witho
           "[roles]") {
   for (const char* method : {"/grpc.health.v1.Health/Check",
                              "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}) {
-    for (const char* role : {"user", "trainer", "rollout", "controller", "operator"}) {
+    for (const char* role : {"user", "trainer", "rollout", "controller", "agent", "operator"}) {
       REQUIRE(CheckMayCall(WithRole(role), {.project = "demo"}, method).ok());
     }
     REQUIRE_FALSE(CheckMayCall({}, {.project = "demo"}, method).ok());
@@ -161,9 +165,9 @@ TEST_CASE("What a log calls a method is not the caller's choice", "[roles]") {
   REQUIRE(MethodText("/grpc.reflection.v1alpha.ServerReflection/1") == "reflection");
 }
 
-TEST_CASE("Weights are replaced and read by the trainer of the rollout's own rank", "[roles]") {
-  const auto may = [](const std::string& role, int server, const std::string& method) {
-    return CheckMayCall(WithRole(role), {.project = "demo", .rank = server},
+TEST_CASE("Weights are replaced and read by the trainer that sends them", "[roles]") {
+  const auto may = [](const std::string& role, int publisher, const std::string& method) {
+    return CheckMayCall(WithRole(role), {.project = "demo", .publisher = publisher},
                         "/tandem.v1.RolloutService/" + method);
   };
   for (const char* method :
@@ -171,7 +175,7 @@ TEST_CASE("Weights are replaced and read by the trainer of the rollout's own ran
     INFO(method);
     REQUIRE(may("trainer/1", 1, method).ok());
     REQUIRE(may("trainer", 1, method).ok());
-    for (const int server : {0, 2, -1}) REQUIRE_FALSE(may("trainer/1", server, method).ok());
+    for (const int other : {0, 2, -1}) REQUIRE_FALSE(may("trainer/1", other, method).ok());
     REQUIRE_FALSE(may("rollout/1", 1, method).ok());
   }
   REQUIRE(may("controller", 1, "ReadTensor").ok());

@@ -1,4 +1,4 @@
-#include "common/net/membership_agent.h"
+#include "common/net/membership/membership_agent.h"
 
 #include <chrono>
 #include <future>
@@ -11,6 +11,7 @@
 
 #include "common/base/mutex.h"
 #include "common/base/progress.h"
+#include "common/net/grpc_status.h"
 #include "common/net/protocol.h"
 #include "common/net/server.h"
 #include "common/process/process_identity.h"
@@ -171,6 +172,54 @@ TEST_CASE("MembershipAgent hands on why it was refused", "[cluster]") {
   const auto agent = f.Join();
   REQUIRE(absl::IsInvalidArgument(agent.status()));
   REQUIRE(std::string(agent.status().message()) == "rank 1 of 1");
+}
+
+TEST_CASE("MembershipAgent tries again while the controller does not reach it in time",
+          "[cluster]") {
+  Fixture f;
+  f.controller.Answer({.registration = ToGrpcStatus(absl::DeadlineExceededError("no call back"))});
+  auto joining = std::async(std::launch::async, [&f] { return f.Join(); });
+  testing::WaitUntil("two registrations", [&] { return f.controller.requests().size() >= 2; });
+  f.controller.Answer({});
+  REQUIRE(joining.get().ok());
+}
+
+TEST_CASE("MembershipAgent that is never reached says so, and not that there is no controller",
+          "[cluster]") {
+  Fixture f;
+  f.controller.Answer({.registration = ToGrpcStatus(absl::DeadlineExceededError("no call back"))});
+  testing::FakeClock clock;
+  auto joining = std::async(std::launch::async, [&] { return f.Join(clock); });
+  testing::WaitUntil("a registration", [&] { return !f.controller.requests().empty(); });
+  clock.Advance(testing::kPatience);
+  const absl::Status late = joining.get().status();
+  REQUIRE(absl::IsUnavailable(late));
+  REQUIRE(std::string(late.message()).find("did not take this process in") != std::string::npos);
+  REQUIRE(std::string(late.message()).find("no call back") != std::string::npos);
+}
+
+TEST_CASE("MembershipAgent that is not reached after a restart goes on trying", "[cluster]") {
+  Fixture f;
+  testing::FakeClock clock;
+  f.controller.Answer({.lost_seconds = 60});
+  const auto agent = f.Join(clock);
+  REQUIRE(agent.ok());
+  const grpc::Status unknown = {grpc::StatusCode::NOT_FOUND, "who?"};
+  f.controller.Answer({.registration = ToGrpcStatus(absl::DeadlineExceededError("no call back")),
+                       .heartbeat = unknown});
+  std::promise<absl::Status> end;
+  std::future<absl::Status> ended = end.get_future();
+  (*agent)->StartHeartbeats([] { return WorkerHealth(); },
+                            [&end](absl::Status status) { end.set_value(std::move(status)); });
+  // Each answer is newer than the time that passes before the next one.
+  for (size_t tries = 2; tries < 5; ++tries) {
+    testing::WaitUntil("a registration",
+                       [&] { return f.controller.requests().size() > 2 * tries; });
+    clock.Advance(absl::Seconds(40));
+  }
+  REQUIRE(ended.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+  f.controller.Answer({.stop = true});
+  REQUIRE(ended.get().ok());
 }
 
 TEST_CASE("MembershipAgent ends when its rank was taken", "[cluster]") {

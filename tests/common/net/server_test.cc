@@ -3,11 +3,14 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 #include <grpc/grpc.h>
 #include <grpc/support/sync.h>
 #include <grpcpp/channel.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -50,6 +53,35 @@ int ScoresFrom(const std::string& address) {
   return response.scores_size();
 }
 
+// A port on which somebody greets one gRPC client, and says nothing any more.
+class SilentPeer {
+ public:
+  SilentPeer() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof(address);
+    auto* const name = reinterpret_cast<sockaddr*>(&address);
+    REQUIRE(bind(listener_.get(), name, bytes) == 0);
+    REQUIRE(listen(listener_.get(), 1) == 0);
+    REQUIRE(getsockname(listener_.get(), name, &bytes) == 0);
+    address_ = fmt::format("127.0.0.1:{}", ntohs(address.sin_port));
+    thread_ = std::jthread([this] {
+      client_.Reset(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      // The frame SETTINGS of HTTP/2, without any: the client takes the connection for ready.
+      constexpr std::array<char, 9> kSettings = {0, 0, 0, 4};
+      (void)send(client_.get(), kSettings.data(), kSettings.size(), MSG_NOSIGNAL);
+    });
+  }
+  ~SilentPeer() { shutdown(listener_.get(), SHUT_RDWR); }
+  const std::string& address() const { return address_; }
+
+ private:
+  UniqueFd listener_, client_;
+  std::string address_;
+  std::jthread thread_;
+};
+
 // Leaves the socket file of a process that died.
 void LeaveDeadSocket(const std::string& path) {
   sockaddr_un name{};
@@ -61,6 +93,16 @@ void LeaveDeadSocket(const std::string& path) {
 }
 
 }  // namespace
+
+TEST_CASE("a call to a peer that vanished without a word ends long before its deadline") {
+  const SilentPeer peer;
+  const PeerWatch watch{.silence = absl::Milliseconds(50), .answer = absl::Milliseconds(50)};
+  const auto stub = v1::RewardService::NewStub(*MakeChannel(peer.address(), {}, nullptr, watch));
+  grpc::ClientContext context;
+  SetDeadline(context, absl::Hours(1));
+  v1::ScoreResponse response;
+  REQUIRE(stub->Score(&context, {}, &response).error_code() == grpc::StatusCode::UNAVAILABLE);
+}
 
 TEST_CASE("RpcServer serves on a free port and tells which", "[rpc]") {
   CountingReward service;

@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,7 +66,7 @@ struct Ends {
   }
 };
 
-bool WithTls() { return testing::HasOpenSsl() ? GENERATE(false, true) : false; }
+bool WithTls() { return GENERATE(false, true); }
 
 }  // namespace
 
@@ -173,6 +174,28 @@ TEST_CASE("an address where nobody listens is unavailable") {
   REQUIRE(Says(status, address));
 }
 
+TEST_CASE("an address that never answers leaves time for the next one") {
+  // A port whose queue of connections is full drops what else comes.
+  const UniqueFd full(socket(AF_INET, SOCK_STREAM, 0));
+  ResolvedAddress mute = ResolveTcpAddress("127.0.0.1:0").value()[0];
+  REQUIRE(bind(full.get(), mute.get(), mute.bytes) == 0);
+  REQUIRE(listen(full.get(), 0) == 0);
+  REQUIRE(getsockname(full.get(), reinterpret_cast<sockaddr*>(&mute.storage), &mute.bytes) == 0);
+  std::vector<UniqueFd> queue;
+  const auto soon = [] { return RealClock().Now() + absl::Milliseconds(200); };
+  while (true) {
+    auto one = ConnectToAny({mute}, "the mute one", soon());
+    if (!one.ok()) break;
+    queue.push_back(*std::move(one));
+  }
+  const auto listener = ListenHere();
+  const auto answers = ResolveTcpAddress(testing::AddressOf(*listener)).value();
+  const auto found = ConnectToAny({mute, answers[0]}, "both", RealClock().Now() + absl::Seconds(2));
+  REQUIRE(found.ok());
+  REQUIRE(PeerAddress(found->get()) == testing::AddressOf(*listener));
+  REQUIRE(absl::IsDeadlineExceeded(ConnectToAny({mute}, "the mute one", soon()).status()));
+}
+
 TEST_CASE("a port that is taken, and a host that is another's, cannot be listened on") {
   const auto listener = ListenHere();
   const absl::Status taken = TcpListener::Listen(testing::AddressOf(*listener), {}).status();
@@ -192,6 +215,42 @@ TEST_CASE("a peer that speaks another protocol is passed over, and the next one 
     REQUIRE(absl::IsUnavailable(listener->Accept(Patiently()).status()));
   }
   REQUIRE(Meet(*listener).accepted.ok());
+}
+
+TEST_CASE("peers that connect and say nothing hold up nobody") {
+  const Ends ends(WithTls());
+  const auto listener = ListenHere(ends.security);
+  const auto resolved = ResolveTcpAddress(testing::AddressOf(*listener)).value();
+  std::vector<UniqueFd> strangers;
+  for (const std::string said : {"", "", "\x16", "T"}) {  // the last two stop in the middle
+    strangers.emplace_back(socket(AF_INET, SOCK_STREAM, 0));
+    REQUIRE(connect(strangers.back().get(), resolved[0].get(), resolved[0].bytes) == 0);
+    REQUIRE(send(strangers.back().get(), said.data(), said.size(), 0) ==
+            static_cast<ssize_t>(said.size()));
+  }
+  // The one that begins as the listener's other kind of connection is refused, and it alone.
+  REQUIRE(absl::IsPermissionDenied(listener->Accept(Patiently()).status()));
+  REQUIRE(Meet(*listener, ends.security).accepted.ok());
+}
+
+TEST_CASE("of very many silent peers the first are dropped, and the next one is served") {
+  const auto listener = ListenHere();
+  const auto resolved = ResolveTcpAddress(testing::AddressOf(*listener)).value();
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 300; ++i) {
+    strangers.emplace_back(socket(AF_INET, SOCK_STREAM, 0));
+    REQUIRE(connect(strangers.back().get(), resolved[0].get(), resolved[0].bytes) == 0);
+  }
+  const absl::Status dropped = listener->Accept(Patiently()).status();
+  REQUIRE(absl::IsUnavailable(dropped));
+  REQUIRE(Says(dropped, "said nothing"));
+  const auto dialled = DialTcp(testing::AddressOf(*listener), {}, Patiently());
+  REQUIRE(dialled.ok());
+  while (true) {
+    const auto accepted = listener->Accept(Patiently());
+    if (accepted.ok()) break;
+    REQUIRE(absl::IsUnavailable(accepted.status()));
+  }
 }
 
 }  // namespace tandem

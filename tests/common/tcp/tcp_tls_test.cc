@@ -1,13 +1,15 @@
 // Which peers a data connection refuses, with certificates made here.
-#include <cstdio>
-#include <cstdlib>
+#include <array>
 #include <filesystem>
 #include <string>
 
 #include <catch2/catch.hpp>
+#include <sys/socket.h>
 
 #include "common/base/status.h"
+#include "common/process/local_socket.h"
 #include "common/tcp/tcp_listener.h"
+#include "common/tcp/tls_session.h"
 #include "tests/common/tcp/tcp_pair.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
@@ -35,11 +37,45 @@ struct TcpTlsFixture {
   }
 };
 
-void SkipWithoutOpenSslProgram() {
-  if (testing::HasOpenSsl()) return;
-  std::fputs("skipped: the openssl program is not installed\n", stderr);
-  std::exit(77);
-}
+// Two sessions over a pair of sockets, both ends on one thread.
+struct SessionPair {
+  SessionPair(const TcpSecurity& security, int64_t records_of_key) {
+    std::array<int, 2> fds{};
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()) == 0);
+    for (size_t i = 0; i < 2; ++i) {
+      sockets[i].Reset(fds[i]);
+      auto made = TlsSession::Create(security, i == 0 ? TlsSide::kDials : TlsSide::kAccepts, fds[i],
+                                     "127.0.0.1", records_of_key);
+      REQUIRE(made.ok());
+      ends[i] = *std::move(made);
+    }
+    for (std::array<bool, 2> met{}; !met[0] || !met[1];) {
+      for (size_t i = 0; i < 2; ++i) {
+        const auto done = ends[i]->Handshake();
+        INFO(done.status().ToString());
+        REQUIRE(done.ok());
+        met[i] = *done;
+      }
+    }
+  }
+  // Sends `sent` from one end to the other and returns what arrived.
+  std::string Cross(size_t from, const std::string& sent) const {
+    std::string came;
+    std::array<char, 30'000> part{};
+    for (int64_t at = 0; came.size() < sent.size();) {
+      const auto went = ends[from]->Write(sent.data() + at, std::ssize(sent) - at);
+      REQUIRE(went.ok());
+      at += *went;
+      const auto read = ends[1 - from]->Read(part.data(), std::ssize(part));
+      REQUIRE(read.ok());
+      came.append(part.data(), static_cast<size_t>(*read));
+    }
+    return came;
+  }
+
+  std::array<UniqueFd, 2> sockets;
+  std::array<std::unique_ptr<TlsSession>, 2> ends;
+};
 
 // Both ends know that there is no connection, and at least one of them says `why`.
 void RequireRefused(const TcpPair& pair, const std::string& why) {
@@ -54,8 +90,25 @@ void RequireRefused(const TcpPair& pair, const std::string& why) {
 
 }  // namespace
 
+TEST_CASE("an end changes its key after so many records, and the other one follows") {
+  const TcpTlsFixture fixture;
+  const SessionPair pair(fixture.Trainer(), /*records_of_key=*/3);
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += static_cast<char>(i % 251);
+  // Both ways in turn: an end also changes its key while it reads what came under the other's.
+  for (int turn = 1; turn <= 3; ++turn) {
+    for (const size_t from : {0, 1}) {
+      REQUIRE(pair.Cross(from, text) == text);
+      // 200,000 bytes are 13 records of 16 KiB at least.
+      REQUIRE(pair.ends[from]->key_changes() >= turn * 4);
+    }
+  }
+  const SessionPair usual(fixture.Trainer(), kRecordsOfKey);
+  REQUIRE(usual.Cross(0, text) == text);
+  REQUIRE(usual.ends[0]->key_changes() == 0);
+}
+
 TEST_CASE("each end knows the other's identity") {
-  SkipWithoutOpenSslProgram();
   const TcpTlsFixture fixture;
   const auto listener = ListenHere(fixture.Trainer());
   const auto pair = Meet(*listener, fixture.Issue(NamesOf("trainer/1")));
@@ -66,7 +119,6 @@ TEST_CASE("each end knows the other's identity") {
 }
 
 TEST_CASE("a peer of another role or another project is refused and told why") {
-  SkipWithoutOpenSslProgram();
   const TcpTlsFixture fixture;
   const auto listener = ListenHere(fixture.Trainer());
   for (const std::string& names :
@@ -87,7 +139,6 @@ TEST_CASE("a peer of another role or another project is refused and told why") {
 }
 
 TEST_CASE("certificates of another authority, and those that have expired, are refused") {
-  SkipWithoutOpenSslProgram();
   const TcpTlsFixture fixture;
   const auto listener = ListenHere(fixture.Trainer());
   const Authority theirs(fixture.dir.path(), "theirs");
@@ -101,14 +152,12 @@ TEST_CASE("certificates of another authority, and those that have expired, are r
 }
 
 TEST_CASE("a certificate of another host is refused by who dials") {
-  SkipWithoutOpenSslProgram();
   const TcpTlsFixture fixture;
   const auto elsewhere = ListenHere(fixture.Issue("IP:192.0.2.1,URI:spiffe://tandem/demo/trainer"));
   RequireRefused(Meet(*elsewhere, fixture.Trainer()), "IP address mismatch");
 }
 
 TEST_CASE("an end without TLS and one with it refuse each other") {
-  SkipWithoutOpenSslProgram();
   const TcpTlsFixture fixture;
   const auto secure = ListenHere(fixture.Trainer());
   const TcpPair plain = Meet(*secure, {});
@@ -122,7 +171,6 @@ TEST_CASE("an end without TLS and one with it refuse each other") {
 }
 
 TEST_CASE("files are read for each connection, so that certificates can be replaced") {
-  SkipWithoutOpenSslProgram();
   const TcpTlsFixture fixture;
   const TcpSecurity dials = fixture.Trainer("dials");
   const TcpSecurity expired = fixture.Issue(NamesOf("trainer"), -1);
@@ -135,7 +183,6 @@ TEST_CASE("files are read for each connection, so that certificates can be repla
 }
 
 TEST_CASE("files that TLS cannot use are named before a peer comes") {
-  SkipWithoutOpenSslProgram();
   const TcpTlsFixture fixture;
   TcpSecurity security = fixture.Trainer();
   security.key = fixture.Trainer("second").key;

@@ -48,4 +48,37 @@ TEST_CASE("A topology says who is on which of several hosts") {
                                                         "host 1 with rollouts: rollouts 0 to 2"});
 }
 
+TEST_CASE("A topology shares its workers out to the hosts of agents, with devices of each host") {
+  const Topology pairs{.trainers = 4, .rollouts = 4, .trainer_hosts = 2, .rollout_hosts = 2};
+  REQUIRE(pairs.FitsHosts(2));
+  REQUIRE_FALSE(pairs.FitsHosts(4));
+  REQUIRE(pairs.FittingHosts() == "2");
+  const HostShare second = pairs.ShareOf(1, 2);
+  REQUIRE(second == HostShare{.trainers = {2, 2}, .rollouts = {2, 2}});
+  REQUIRE(second.DeviceOfTrainer(3) == 1);
+  REQUIRE(second.DeviceOfRollout(3) == 1);
+  REQUIRE(Topology{}.ShareOf(0, 1) == HostShare{.trainers = {0, 1}, .rollouts = {0, 1}});
+}
+
+TEST_CASE("Apart, hosts have one role each or both side by side, as their number says") {
+  const Topology apart{
+      .trainers = 4, .rollouts = 3, .apart = true, .trainer_hosts = 2, .rollout_hosts = 3};
+  REQUIRE(apart.FitsHosts(5));
+  REQUIRE(apart.FitsHosts(3));
+  REQUIRE_FALSE(apart.FitsHosts(2));
+  REQUIRE(apart.FittingHosts() ==
+          "3 (both roles side by side) or 5 (the trainers' hosts, then the rollouts')");
+  REQUIRE(apart.ShareOf(1, 5) ==
+          HostShare{.trainers = {2, 2}, .rollouts = {}, .first_rollout_device = 2});
+  REQUIRE(apart.ShareOf(2, 5) == HostShare{.trainers = {}, .rollouts = {0, 1}});
+  REQUIRE(apart.ShareOf(4, 5) == HostShare{.trainers = {}, .rollouts = {2, 1}});
+  const HostShare first = apart.ShareOf(0, 3);
+  REQUIRE(first == HostShare{.trainers = {0, 2}, .rollouts = {0, 1}, .first_rollout_device = 2});
+  REQUIRE(first.DeviceOfTrainer(1) == 1);
+  REQUIRE(first.DeviceOfRollout(0) == 2);
+  REQUIRE(apart.ShareOf(2, 3) == HostShare{.trainers = {}, .rollouts = {2, 1}});
+  const HostShare last = apart.ShareOf(4, 5);
+  REQUIRE(last.DeviceOfRollout(2) == 0);
+}
+
 }  // namespace tandem

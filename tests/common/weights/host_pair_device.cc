@@ -76,11 +76,7 @@ absl::StatusOr<std::unique_ptr<PairDevice>> MakePairDevice(const std::string& wa
   return std::make_unique<HostPairDevice>(way);
 }
 
-std::vector<std::string> PairWays() {
-  std::vector<std::string> ways = {"host", "tcp"};
-  if (HasOpenSsl()) ways.push_back("tls");
-  return ways;
-}
+std::vector<std::string> PairWays() { return {"host", "tcp", "tls"}; }
 
 std::vector<std::string> PairPeerCommand() { return {BuildFolder("tests") + "/pair_peer"}; }
 

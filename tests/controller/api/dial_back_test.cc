@@ -11,6 +11,7 @@
 #include <grpcpp/channel.h>
 
 #include "common/base/mutex.h"
+#include "common/base/status.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "common/net/protocol.h"
@@ -69,7 +70,7 @@ struct DialledRun {
   std::unique_ptr<SampleStore> samples = *SampleStore::Open(run.dir.path() / "samples", 0);
   RankHolders holders{run.dir.path()};
   HeldDials dials;
-  ClusterService service{run.registry, holders, *samples, *run.upcoming, run.probe,
+  ClusterService service{run.registry, holders, *samples, run.upcoming.get(), run.probe,
                          {},           {},      "",       dials.dialer()};
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
   std::unique_ptr<RpcServer> server = *RpcServer::Start(address, {&service}, {});
@@ -83,8 +84,8 @@ struct DialledRun {
   }
 
   // Registers a rollout in the place of the fake run's.
-  std::future<absl::Status> Register(int rank, const std::string& listens) {
-    return std::async(std::launch::async, [this, rank, listens] {
+  std::future<absl::Status> Register(int rank, const std::string& listens, int incarnation = 0) {
+    return std::async(std::launch::async, [this, rank, listens, incarnation] {
       v1::RegisterRequest request;
       request.set_protocol(kProtocolVersion);
       request.set_role(v1::ROLE_ROLLOUT);
@@ -93,6 +94,7 @@ struct DialledRun {
       request.set_boot_id("host");
       request.set_device("cpu:" + std::to_string(rank));
       request.set_boot_nonce("of " + listens);
+      request.set_incarnation(incarnation);
       v1::RegisterResponse response;
       grpc::ClientContext context;
       SetDeadline(context, testing::kPatience);
@@ -124,7 +126,7 @@ TEST_CASE("A worker that cannot be reached is refused with both addresses, and h
   run.AwaitDials(2);
   run.dials.Answer(1, "127.0.0.1:42", absl::OkStatus());
   REQUIRE(near.get().ok());  // while the first still waits
-  run.dials.Answer(0, "203.0.113.7:41", absl::DeadlineExceededError("no answer"));
+  run.dials.Answer(0, "203.0.113.7:41", absl::UnavailableError("no answer"));
   const absl::Status refused = far.get();
   REQUIRE(absl::IsFailedPrecondition(refused));
   for (const char* part : {"rollout 0 on boot host calls from unix:", "announces 203.0.113.7:41",
@@ -149,6 +151,31 @@ TEST_CASE("Who answers a call, and a busy process of this host, is reached", "[s
   run.AwaitDials(2);
   run.dials.Answer(1, "127.0.0.1:42", absl::DeadlineExceededError("no answer"));
   REQUIRE(late.get().ok());
+}
+
+TEST_CASE("A worker of another host that answers late is told to try again, and then taken in",
+          "[services]") {
+  DialledRun run;
+  auto late = run.Register(0, "203.0.113.7:41");
+  run.AwaitDials(1);
+  run.dials.Answer(0, "203.0.113.7:41", absl::DeadlineExceededError("no answer"));
+  const absl::Status again = late.get();
+  REQUIRE(absl::IsDeadlineExceeded(again));
+  REQUIRE(AnsweredByWorker(again));
+  REQUIRE(Says(again, "announces 203.0.113.7:41, where this controller does not reach it"));
+  auto later = run.Register(0, "203.0.113.7:41");
+  run.AwaitDials(2);
+  run.dials.Answer(1, "203.0.113.7:41", absl::OkStatus());
+  REQUIRE(later.get().ok());
+}
+
+TEST_CASE("A worker that comes back after a restart is not sent away because of a call to it",
+          "[services]") {
+  DialledRun run;
+  auto back = run.Register(0, "203.0.113.7:41", 5);
+  run.AwaitDials(1);
+  run.dials.Answer(0, "203.0.113.7:41", absl::UnavailableError("connection refused"));
+  REQUIRE(absl::IsDeadlineExceeded(back.get()));
 }
 
 TEST_CASE("A controller without TLS refuses workers of other hosts", "[services]") {

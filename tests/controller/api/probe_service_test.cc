@@ -20,7 +20,8 @@ TEST_CASE(
     REQUIRE(run.probe.Put(testing::MakeFakeSample(request, request.sample_ids[0])).ok());
   }
   RankHolders holders(run.dir.path());
-  ClusterService service(run.registry, holders, *samples, *run.upcoming, run.probe, {}, {}, "");
+  ClusterService service(run.registry, holders, *samples, run.upcoming.get(), run.probe, {}, {},
+                         "");
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
   const auto server = *RpcServer::Start(address, {&service}, {});
   const auto stub = v1::ClusterService::NewStub(*MakeChannel(address));

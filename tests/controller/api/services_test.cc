@@ -10,7 +10,7 @@
 
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
-#include "common/net/membership_agent.h"
+#include "common/net/membership/membership_agent.h"
 #include "common/net/server.h"
 #include "common/net/worker_codec.h"
 #include "controller/api/cluster_service.h"
@@ -69,11 +69,29 @@ class FakeRolloutService : public v1::RolloutService::Service {
     last_level = request->drain_only() ? 0 : request->level();
     return grpc::Status::OK;
   }
+  grpc::Status Wake(grpc::ServerContext*,
+                    const v1::WakeRequest* request,
+                    v1::WakeResponse*) override {
+    groups.push_back(request->group_generation());
+    return grpc::Status::OK;
+  }
+  grpc::Status AbortUpdate(grpc::ServerContext*,
+                           const v1::AbortUpdateRequest* request,
+                           v1::AbortUpdateResponse*) override {
+    groups.push_back(request->group_generation());
+    return grpc::Status::OK;
+  }
   int last_level = -1;
+  std::vector<int64_t> groups;  // that it was told of
 };
 
 class FakeTrainerService : public v1::TrainerService::Service {
  public:
+  grpc::Status Reset(grpc::ServerContext*,
+                     const v1::TrainerResetRequest*,
+                     v1::TrainerResetResponse*) override {
+    return grpc::Status::OK;
+  }
   grpc::Status ForwardBackward(grpc::ServerContext*,
                                const v1::ForwardBackwardRequest* request,
                                v1::ForwardBackwardResponse* response) override {
@@ -138,7 +156,8 @@ TEST_CASE("ClusterService streams a rank's samples in messages below 4 MiB", "[s
   REQUIRE(samples->BeginStep(3).ok());
   for (uint64_t id = 20; id > 0; --id) REQUIRE(samples->Put(LongSample(id, 50'000), 1).ok());
   RankHolders holders(run.dir.path());
-  ClusterService service(run.registry, holders, *samples, *run.upcoming, run.probe, {}, {}, "");
+  ClusterService service(run.registry, holders, *samples, run.upcoming.get(), run.probe, {}, {},
+                         "");
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
   const auto server = *RpcServer::Start(address, {&service}, {});
   const auto stub = v1::ClusterService::NewStub(*MakeChannel(address));
@@ -186,8 +205,8 @@ TEST_CASE("Workers join through ClusterService and are told to stop", "[services
   welcome.set_vocab_limit(260);
   welcome.mutable_config()->mutable_cluster()->set_heartbeat_seconds(0.01);
   RankHolders holders(run.dir.path());
-  ClusterService service(run.registry, holders, *samples, *run.upcoming, run.probe, welcome, {},
-                         "");
+  ClusterService service(run.registry, holders, *samples, run.upcoming.get(), run.probe, welcome,
+                         {}, "");
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
   const auto server = *RpcServer::Start(address, {&service}, {});
   const WorkerKey rollout{WorkerRole::kRollout, 0};
@@ -224,7 +243,8 @@ TEST_CASE("What a worker's engine is at comes with its heartbeats, and users see
   testing::FakeRun run(1);
   const auto samples = *SampleStore::Open(run.dir.path() / "samples", 0);
   RankHolders holders(run.dir.path());
-  ClusterService service(run.registry, holders, *samples, *run.upcoming, run.probe, {}, {}, "");
+  ClusterService service(run.registry, holders, *samples, run.upcoming.get(), run.probe, {}, {},
+                         "");
   v1::HeartbeatRequest beat;
   beat.mutable_worker()->set_role(v1::ROLE_ROLLOUT);
   beat.mutable_worker()->set_incarnation(run.registry.Find({WorkerRole::kRollout, 0})->incarnation);
@@ -286,6 +306,30 @@ TEST_CASE("The rollout client streams samples, changes states and can be cancell
       [&](absl::Status status) { cancelled.set_value(std::move(status)); });
   client->CancelAll();
   REQUIRE(absl::IsCancelled(cancelled.get_future().get()));
+}
+
+TEST_CASE("Rollouts are told of the newest group of trainers", "[services]") {
+  testing::TempDir dir;
+  FakeRolloutService rollout;
+  FakeTrainerService trainer;
+  const std::string address = "unix:" + (dir.path() / "w.sock").string();
+  const auto server = *RpcServer::Start(address, {&rollout, &trainer}, {});
+  const auto group = std::make_shared<TrainerGroup>();
+  const auto rollouts = *MakeGrpcRolloutClient(address, 5, testing::kPatience, {}, nullptr, group);
+  const auto trainers = *MakeGrpcTrainerClient(address, 1, testing::kPatience, {}, nullptr, group);
+  const auto wait = [](const auto& call) {
+    std::promise<absl::Status> done;
+    call([&](absl::Status status) { done.set_value(std::move(status)); });
+    return done.get_future().get();
+  };
+  for (const int64_t generation : {4, 5}) {
+    REQUIRE(wait([&](StatusDone done) {
+              trainers->Reset({.generation = generation}, std::move(done));
+            }).ok());
+    REQUIRE(wait([&](StatusDone done) { rollouts->AbortUpdate("anew", std::move(done)); }).ok());
+    REQUIRE(testing::AnswerOf<PhaseReport>([&](auto done) { rollouts->Wake({}, done); }).ok());
+  }
+  REQUIRE(rollout.groups == std::vector<int64_t>{4, 4, 5, 5});
 }
 
 TEST_CASE("The trainer client carries results, codes and who failed", "[services]") {

@@ -111,6 +111,12 @@ TEST_CASE("A pass of its own compares log-probs where a mini-batch is a part of 
   const v1::Config without = config({batch, part, "actor.compare_all_log_probs=false"});
   REQUIRE_FALSE(HasComparePass(without));
   REQUIRE_FALSE(MakeTrainOptions(without, {}, 100).compare_all_log_probs);
+  // One step off there is always one, of the next batch.
+  const std::string apart = "cluster.hybrid_engine=false", ahead = "trainer.off_policy_steps=1";
+  REQUIRE(HasComparePass(config({batch, apart, ahead})));
+  REQUIRE(HasComparePass(config({batch, apart, ahead, "actor.old_log_prob=recompute"})));
+  REQUIRE(HasComparePass(config({batch, part, apart, ahead, "actor.compare_all_log_probs=false"})));
+  REQUIRE_FALSE(HasComparePass(config({batch, apart, ahead, "rollout.calculate_log_probs=false"})));
   REQUIRE(MakeTrainOptions(config({}), {}, 100).compare_all_log_probs);
 }
 

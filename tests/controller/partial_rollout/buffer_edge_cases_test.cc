@@ -61,7 +61,7 @@ TEST_CASE("R3: none finished: every sample is carried with what it has", "[rollo
   REQUIRE(counts.Text() == "2 groups, 0 of them complete, 6 samples unfinished, 24 tokens so far");
   REQUIRE(run.round->GetInterruptionPoints().size() == 6);
   REQUIRE(run.round->GetInterruptionPoints().at(Id(1, 2)) == 4);
-  REQUIRE(Says(run.buffer->Take(1, [](int64_t, Sample) { return absl::OkStatus(); }).status(),
+  REQUIRE(Says(run.buffer->Take(1, [](const Sample&) { return absl::OkStatus(); }).status(),
                "1 complete groups requested, the buffer has 2 groups, 0 of them complete"));
   run.RunRound({.step = 1, .round = 1, .version = 1, .cap = 4});
   REQUIRE(run.buffer->complete() == 0);

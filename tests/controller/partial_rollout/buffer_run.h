@@ -138,8 +138,8 @@ struct BufferRun {
   // The samples of the `n` oldest whole groups.
   std::vector<Sample> Taken(int64_t n, TakenGroups* groups = nullptr) const {
     std::vector<Sample> samples;
-    auto taken = buffer->Take(n, [&](int64_t position, Sample sample) {
-      REQUIRE(sample.group == position);
+    auto taken = buffer->Take(n, [&](Sample sample) {
+      REQUIRE(sample.group == std::ssize(samples) / options.samples_per_prompt);
       samples.push_back(std::move(sample));
       return absl::OkStatus();
     });

@@ -144,14 +144,20 @@ TEST_CASE("A run with partial rollout off does not lose a buffer without a word"
 
 TEST_CASE("One step off refuses groups that partial rollout has left", "[saved_buffer]") {
   const SavedBufferFixture f;
-  const absl::Status refused = CheckWholeGroups(ReadSavedBuffer(f.checkpoint()).value().value());
+  const auto check = [](const std::string& checkpoint, int64_t batch_groups) {
+    return CheckWholeGroups(ReadSavedBuffer(checkpoint).value().value(), batch_groups);
+  };
+  const absl::Status refused = check(f.checkpoint(), 3);
   REQUIRE(absl::IsFailedPrecondition(refused));
   REQUIRE(Says(refused, "of them unfinished, with tokens of 2 weight versions"));
   const BufferRun whole;
   REQUIRE(whole.buffer->Add(SomePrompts(0, 2)).ok());
   whole.RunRound({.step = 1, .version = 1});
   REQUIRE(whole.buffer->Save(whole.dir.path() / "step_1", 1).ok());
-  REQUIRE(CheckWholeGroups(ReadSavedBuffer(whole.dir.path() / "step_1").value().value()).ok());
+  REQUIRE(check(whole.dir.path() / "step_1", 2).ok());
+  const absl::Status too_many = check(whole.dir.path() / "step_1", 1);
+  REQUIRE(absl::IsFailedPrecondition(too_many));
+  REQUIRE(Says(too_many, "data.train_batch_size=1 trains so few"));
 }
 
 }  // namespace tandem

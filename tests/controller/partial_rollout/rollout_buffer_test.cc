@@ -137,8 +137,8 @@ TEST_CASE("a batch waits for the oldest groups that later batches have no room f
   // Version 0 is due in step 3, which trains two groups: no more than two may be unfinished when
   // step 2 trains.
   const auto due = [&](int64_t version) {
-    return run.buffer->DueGroups(
-        {.due_version = version - 2, .max_staleness = 2, .batch_groups = 2});
+    return DueGroups(run.buffer->state(),
+                     {.due_version = version - 2, .max_staleness = 2, .batch_groups = 2});
   };
   REQUIRE(due(0).empty());
   REQUIRE(due(1) == std::set<int64_t>{0, 1});
@@ -214,7 +214,7 @@ TEST_CASE("a batch that cannot be stored leaves the buffer as it was", "[rollout
   REQUIRE(run.buffer->Add(SomePrompts(0, 3)).ok());
   run.RunRound({.step = 1, .version = 1});
   int64_t seen = 0;
-  const auto taken = run.buffer->Take(2, [&](int64_t, Sample) {
+  const auto taken = run.buffer->Take(2, [&](const Sample&) {
     return ++seen == 5 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
   });
   REQUIRE(absl::IsResourceExhausted(taken.status()));

@@ -69,6 +69,28 @@ TEST_CASE("A buffer in the middle of everything comes back as it was", "[saved_b
   REQUIRE(same.partial_samples == groups.partial_samples);
 }
 
+TEST_CASE("A batch that was sampled ahead says so until it is taken", "[saved_buffer]") {
+  const BufferRun run;
+  REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
+  run.RunRound({.step = 1, .version = 1});
+  const auto loaded = [&] {
+    const testing::TempDir checkpoint;
+    REQUIRE(run.buffer->Save(checkpoint.path(), kStep).ok());
+    const BufferRun other(run.options);
+    REQUIRE(other.buffer->Load(checkpoint.path(), RowOf, kStep).ok());
+    return other.buffer->state().ahead;
+  };
+  REQUIRE(loaded() == std::nullopt);
+  run.buffer->Commit();
+  run.buffer->SetAhead({.step = kStep + 1, .version = 1});
+  REQUIRE(loaded() == SampledAhead{.step = kStep + 1, .version = 1});
+  run.buffer->Rollback();
+  REQUIRE(loaded() == std::nullopt);
+  run.buffer->SetAhead({.step = kStep + 1, .version = 1});
+  run.Taken(2);
+  REQUIRE(loaded() == std::nullopt);
+}
+
 TEST_CASE("A round trip at every state, in the middle of a round too", "[saved_buffer]") {
   const BufferRun run;
   const auto round_trip = [&] {

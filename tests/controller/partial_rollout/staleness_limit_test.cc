@@ -131,9 +131,9 @@ TEST_CASE("S2: whichever groups finish first, no batch has a token older than et
     int64_t oldest = 0;
     for (int64_t version = 0; version < kVersions; ++version) {
       const TrainingDeadlines deadlines = limit.Deadlines(version, 1);
-      while (run.buffer->complete() < batch || !run.buffer->DueGroups(deadlines).empty()) {
+      while (run.buffer->complete() < batch || !DueGroups(run.buffer->state(), deadlines).empty()) {
         REQUIRE(++rounds < 10000);
-        round(version, 0, run.buffer->DueGroups(deadlines));
+        round(version, 0, DueGroups(run.buffer->state(), deadlines));
       }
       for (const Sample& sample : run.Taken(batch)) {
         oldest = std::max(oldest, version - sample.versions.front());

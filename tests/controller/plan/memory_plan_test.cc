@@ -236,6 +236,13 @@ TEST_CASE("The probe has memory of its own size, whatever a step scores", "[plan
   compared.compare = true;
   REQUIRE(Line(PlanMemory(spec, compared), "compare", true, "activations") ==
           arena(input.score_limits));
+  REQUIRE(Line(PlanMemory(spec, compared), "compare", true, "gradients") == 0);
+  // One of the next batch finds the gradients of this one, and rollouts that are awake.
+  compared.compares_next = compared.apart = true;
+  const MemoryPlan ahead = PlanMemory(spec, compared);
+  REQUIRE(Line(ahead, "compare", true, "activations") >= arena(input.score_limits));
+  REQUIRE(Line(ahead, "compare", true, "gradients") == Line(ahead, "train", true, "gradients"));
+  REQUIRE(Line(ahead, "compare", false, "kv_cache") == Line(ahead, "generate", false, "kv_cache"));
   // A mini-batch smaller than the probe: the memory that the probe took stays for it.
   input.train_limits.samples = input.train_limits.groups = 1;
   input.train_limits.prompt_tokens = input.train_limits.response_tokens = 1;

@@ -84,6 +84,29 @@ TEST_CASE("RunControl makes the steps that are asked for, once per request id", 
   REQUIRE(control.Run("request-3", 0)->first_step == 3);
 }
 
+TEST_CASE("Steps that are asked for while a run starts are made from where it stands",
+          "[run_control]") {
+  RunControl control(9, StartMode::kPaused);
+  const auto operation = control.Run("", 2);
+  REQUIRE(operation.ok());
+  control.OnStarted(4, 4);
+  for (const int64_t step : {5, 6}) {
+    REQUIRE_FALSE(control.WaitOperation(operation->id, absl::ZeroDuration())->done);
+    REQUIRE(control.WaitForNext() == RunControl::Next::kStep);
+    control.OnStepDone(step, step);
+  }
+  const auto done = control.WaitOperation(operation->id, absl::ZeroDuration());
+  REQUIRE(done->done);
+  REQUIRE(done->first_step == 5);
+  REQUIRE(done->last_step == 6);
+  REQUIRE(control.snapshot().state == RunState::kPaused);
+
+  RunControl finished(4, StartMode::kPaused);
+  const auto late = finished.Run("", 1);
+  finished.OnStarted(4, 4);
+  REQUIRE(finished.WaitOperation(late->id, absl::ZeroDuration())->done);
+}
+
 TEST_CASE("RunControl pauses after the step, resumes, stops", "[run_control]") {
   RunControl control(5, StartMode::kTrain);
   control.OnStarted(0, 0);

@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "controller/store/batch_file.h"
 #include "tests/controller/run/partial_loop.h"
 #include "tests/support/text.h"
 
@@ -104,6 +105,22 @@ TEST_CASE("a log-prob that differs in the next batch ends the run before the upd
   REQUIRE(absl::IsDataLoss(status));
   REQUIRE(Has(std::string(status.message()), "step 2: "));
   REQUIRE(run.journal.Count("trainer 0 OptimizerStep") == 0);
+  // What is saved is the batch that differs, not the one that was trained meanwhile.
+  const std::string path = run.options.run_dir + "/failed_steps/step_2/step.batch";
+  REQUIRE(Has(std::string(status.message()), path));
+  const auto saved = BatchReader::Open(path);
+  INFO(saved.status().ToString());
+  REQUIRE(saved.ok());
+  REQUIRE((*saved)->info().step == 2);
+  REQUIRE((*saved)->info().sampling_version == 0);
+  REQUIRE((*saved)->info().mini_batch == -1);
+  REQUIRE((*saved)->info().mini_batches.size() == 1);
+  const std::vector<SampleMeta> upcoming = run.upcoming->Metas();
+  REQUIRE((*saved)->size() == upcoming.size());
+  for (size_t i = 0; i < upcoming.size(); ++i) {
+    REQUIRE((*saved)->Meta(i).sample_id == upcoming[i].sample_id);
+    REQUIRE((*saved)->Meta(i).sample_id >> 24 >= 2);  // rows 0 and 1 are those of step 1
+  }
 }
 
 TEST_CASE("losses change nothing of what one step off trains", "[one_step_off][recovery]") {
@@ -136,10 +153,66 @@ TEST_CASE("a checkpoint has the next batch, and the run goes on from it", "[one_
   (void)stopped.Run();
   REQUIRE(stopped.loop->position().finished_steps == 3);
   REQUIRE(stopped.rounds->buffer().Counts().complete == 2);
+  REQUIRE(stopped.rounds->buffer().state().ahead == SampledAhead{.step = 4, .version = 2});
   const std::string checkpoint = stopped.loop->newest_checkpoint();
   stopped.journal.OnCall("nobody", [] {});
   REQUIRE(stopped.Run(checkpoint).ok());
   REQUIRE(TrainedOn(stopped.store) == TrainedOn(whole.store));
+}
+
+TEST_CASE("a run goes on from a checkpoint with fewer updates a step than before",
+          "[one_step_off]") {
+  OneStepOffRun run(1);
+  run.options.save_freq = 1;
+  run.options.mini_batch_prompts = 1;  // two updates a step
+  run.options.partial.updates_per_step = 2;
+  run.journal.OnCall("trainer 0 ForwardBackward(step 4", [&] { run.control->StopNow(); });
+  (void)run.Run();
+  REQUIRE(run.loop->position().finished_steps == 3);
+  run.journal.OnCall("nobody", [] {});
+  run.options.mini_batch_prompts = 2;
+  run.options.partial.updates_per_step = 1;
+  const std::string checkpoint = run.loop->newest_checkpoint();
+  const absl::Status status = run.Run(checkpoint);
+  INFO(status.ToString());
+  REQUIRE(status.ok());
+  REQUIRE(run.SampledBy(4) == 4);  // the weights of step 3, two updates before those of step 4
+  REQUIRE(run.SampledBy(5) == 6);
+}
+
+TEST_CASE("a batch that was sampled ahead is of its step, and of the weights before it, alone",
+          "[one_step_off]") {
+  const auto state = [](std::vector<VersionRun> versions) {
+    BufferState waiting;
+    waiting.groups[0].samples = {{.sample_id = 1, .versions = {{5, 3}}},
+                                 {.sample_id = 2, .versions = std::move(versions)}};
+    return waiting;
+  };
+  const auto of_step = [](BufferState waiting, int64_t step, int64_t version) {
+    waiting.ahead = SampledAhead{.step = step, .version = version};
+    return waiting;
+  };
+  REQUIRE(CheckSampledAhead({}, 7, 6).ok());
+  REQUIRE(CheckSampledAhead(of_step(state({{5, 2}}), 7, 5), 7, 6).ok());
+  // However many updates the step before has made.
+  REQUIRE(CheckSampledAhead(of_step(state({{5, 2}}), 7, 5), 7, 9).ok());
+  for (const int64_t wrong : {4, 6}) {
+    const absl::Status refused = CheckSampledAhead(of_step(state({{wrong, 2}}), 7, 5), 7, 6);
+    REQUIRE(absl::IsDataLoss(refused));
+    REQUIRE(Has(std::string(refused.message()),
+                fmt::format("sample 0x2 was generated ahead for step 7, of weight version 6, and "
+                            "has tokens of weight version {} where all of its batch are of "
+                            "version 5",
+                            wrong)));
+  }
+  // All of them of one version, but not of the weights that the step before had.
+  REQUIRE(absl::IsDataLoss(CheckSampledAhead(of_step(state({{5, 2}}), 7, 4), 7, 6)));
+  REQUIRE(Has(std::string(CheckSampledAhead(of_step(state({{5, 2}}), 6, 5), 7, 6).message()),
+              "step 7 begins with a batch that was sampled for step 6"));
+  // A checkpoint that does not say whose they are: of one version, and of none to come.
+  REQUIRE(CheckSampledAhead(state({{5, 2}}), 7, 6).ok());
+  REQUIRE(absl::IsDataLoss(CheckSampledAhead(state({{4, 2}}), 7, 6)));
+  REQUIRE(absl::IsDataLoss(CheckSampledAhead(state({{5, 2}}), 7, 4)));
 }
 
 TEST_CASE("groups that dynamic sampling asks for are of the step's own weights", "[one_step_off]") {

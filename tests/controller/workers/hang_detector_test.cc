@@ -81,6 +81,30 @@ TEST_CASE("A worker that speaks again, or lives elsewhere, is left alone", "[han
   REQUIRE(f.Asked() == 0);
 }
 
+TEST_CASE("A worker whose host has an agent is killed by that agent, on any host", "[hang]") {
+  HangWatchFixture f;
+  std::vector<int64_t> asked;
+  bool agent_is_there = false;
+  HangDetector watch({.run_dir = f.dir.path().string(),
+                      .no_heartbeat_for = absl::Seconds(20),
+                      .ask_agent =
+                          [&](const WorkerEntry& worker) {
+                            if (agent_is_there) asked.push_back(worker.announcement.pid);
+                            return agent_is_there;
+                          }},
+                     f.registry, f.clock);
+  f.Register(71, "another host");
+  f.clock.Advance(absl::Seconds(30));
+  f.registry.DetectLost();
+  watch.Poll();  // its agent has not come back to a controller that was started again
+  REQUIRE(asked.empty());
+  agent_is_there = true;
+  watch.Poll();
+  watch.Poll();
+  REQUIRE(asked == std::vector<int64_t>{71});
+  REQUIRE(f.Asked() == 0);
+}
+
 TEST_CASE("A worker that came back is given to the launcher again when it hangs again", "[hang]") {
   HangWatchFixture f;
   const int64_t incarnation = f.Register(71);

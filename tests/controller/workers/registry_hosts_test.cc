@@ -59,6 +59,24 @@ TEST_CASE("WorkerRegistry takes workers of one kernel for those of two hosts by 
   REQUIRE(registry.Register(OnNode(RolloutOf(1), "b")).ok());
 }
 
+TEST_CASE("WorkerRegistry gives the rank of a process that an agent saw end to the next at once",
+          "[registry]") {
+  HostsFixture f;
+  f.options.host = {.boot_id = "host-a", .node = "a"};
+  WorkerRegistry registry(f.options, f.clock);
+  const int64_t first = registry.Register(OnNode(TrainerOf(0), "b")).value();
+  Announcement next = OnNode(TrainerOf(0), "b");
+  next.boot_nonce = "next";
+  REQUIRE(absl::IsAlreadyExists(registry.Register(next).status()));
+  registry.MarkLost(TrainerOf(0), first);  // a call failed: it may live
+  REQUIRE(absl::IsAlreadyExists(registry.Register(next).status()));
+  registry.MarkLost(TrainerOf(0), first, WorkerLoss::kEnded);
+  REQUIRE(registry.Register(next).value() == first + 1);
+  // That news is about the process before.
+  registry.MarkLost(TrainerOf(0), first, WorkerLoss::kEnded);
+  REQUIRE(registry.ReadyIncarnation(TrainerOf(0)) == first + 1);
+}
+
 TEST_CASE("WorkerRegistry wants ranks numbered host by host, on as many hosts as configured",
           "[registry]") {
   HostsFixture f;
@@ -125,6 +143,49 @@ TEST_CASE("WorkerRegistry refuses addresses that other hosts cannot reach", "[re
   worker = OnNode(TrainerOf(0), "a");
   worker.address = "unix:/run/trainer-0.sock";  // on the controller's host
   REQUIRE(registry.Register(worker).ok());
+}
+
+TEST_CASE("WorkerRegistry refuses a loopback address where a peer is on another machine",
+          "[registry]") {
+  HostsFixture f;
+  f.options.host = {.boot_id = "host-a", .node = "a"};
+  f.options.topology = {
+      .trainers = 2, .rollouts = 2, .apart = true, .trainer_hosts = 2, .rollout_hosts = 2};
+  WorkerRegistry registry(f.options, f.clock);
+  const auto at = [](const WorkerKey& key, const std::string& boot, const std::string& data) {
+    Announcement worker = OnNode(key, boot);
+    worker.host.boot_id = boot;
+    worker.address = boot == "host-a" ? "127.0.0.1:1" : "10.0.0.2:1";
+    worker.data_address = data;
+    return worker;
+  };
+  const auto refused = [&](const Announcement& worker, const std::string& called,
+                           const std::string& caller) {
+    const absl::Status status = registry.Register(worker).status();
+    INFO(status);
+    REQUIRE(absl::IsFailedPrecondition(status));
+    REQUIRE(Says(status, called));
+    REQUIRE(Says(status, caller));
+    REQUIRE(Says(status, "with --advertise or --interface"));
+  };
+  // The controller would call itself.
+  Announcement far = at(TrainerOf(1), "host-b", "10.0.0.2:2");
+  far.address = "[::1]:1";
+  refused(far, "trainer 1 on host-b (boot host-b) announces [::1]:1",
+          "the controller is on a (boot host-a)");
+  // Its peer would: that it shares the controller's machine does not help.
+  REQUIRE(registry.Register(at(TrainerOf(0), "host-a", "127.0.0.1:2")).ok());
+  refused(at(TrainerOf(1), "host-b", "10.0.0.2:2"),
+          "trainer 0 on host-a (boot host-a) announces 127.0.0.1:2",
+          "trainer 1 is on host-b (boot host-b)");
+  REQUIRE(registry.Register(at(TrainerOf(0), "host-a", "10.0.0.1:2")).ok());
+  refused(at(TrainerOf(1), "host-b", "127.0.0.1:2"),
+          "trainer 1 on host-b (boot host-b) announces 127.0.0.1:2", "trainer 0 is on host-a");
+  REQUIRE(registry.Register(at(TrainerOf(1), "host-b", "10.0.0.2:2")).ok());
+  // A rollout is called by the trainer that sends it weights.
+  refused(at(RolloutOf(1), "host-a", ""), "rollout 1 on host-a (boot host-a) announces 127.0.0.1:1",
+          "trainer 1 is on host-b");
+  REQUIRE(registry.Register(at(RolloutOf(0), "host-a", "")).ok());
 }
 
 }  // namespace tandem

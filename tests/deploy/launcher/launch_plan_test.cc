@@ -38,6 +38,48 @@ TEST_CASE("every process gets its command line and its log") {
           std::string::npos);
 }
 
+TEST_CASE("a worker of an agent gets the agent's network, its host's device and its role's files") {
+  const testing::TempDir dir;
+  const std::string tls = dir.path().string();
+  std::ofstream(tls + "/trainer-1.pem") << "own";
+  LaunchPlan plan{.bin_dir = "/b",
+                  .log_dir = "/l",
+                  .listen = "head:7001",
+                  .tls_cert = "c.pem",
+                  .tls_key = "c.key",
+                  .tls_ca = "ca.pem",
+                  .network_flags = {"--node", "b", "--interface", "eth0"},
+                  .devices = {{{Role::kTrainer, 1}, "cuda:0"}, {{Role::kRollout, 1}, "cuda:1"}}};
+  REQUIRE(Line(plan, {Role::kTrainer, 1}) ==
+          "/b/tandem-trainer --controller head:7001 --role trainer --rank 1 --device cuda:0 "
+          "--tls-cert c.pem --tls-key c.key --tls-ca ca.pem --node b --interface eth0");
+  REQUIRE(LogPath(plan, {Role::kRollout, 1}) == "/l/rollout-1.log");
+  plan.tls_dir = tls;
+  plan.network_flags.clear();
+  const std::string ca = " --tls-ca " + tls + "/ca.pem";
+  REQUIRE(Line(plan, {Role::kTrainer, 1})
+              .ends_with(fmt::format(" --device cuda:0 --tls-cert {0}/trainer-1.pem --tls-key "
+                                     "{0}/trainer-1.key --tls-ca {0}/ca.pem",
+                                     tls)));
+  REQUIRE(Line(plan, {Role::kRollout, 1})
+              .ends_with(fmt::format(" --device cuda:1 --tls-cert {0}/rollout.pem --tls-key "
+                                     "{0}/rollout.key --tls-ca {0}/ca.pem",
+                                     tls)));
+}
+
+TEST_CASE("a launcher starts its controller first, then trainers and rollouts by turns") {
+  const auto text = [](const Topology& topology) {
+    std::string all;
+    for (const ProcessId& id : ProcessesOf(LaunchPlan{.topology = topology}))
+      all += id.ToString() + " ";
+    return all;
+  };
+  REQUIRE(text({.trainers = 2, .rollouts = 2}) ==
+          "controller trainer 0 rollout 0 trainer 1 rollout 1 ");
+  REQUIRE(text({.trainers = 1, .rollouts = 2, .apart = true}) ==
+          "controller trainer 0 rollout 0 rollout 1 ");
+}
+
 TEST_CASE("a launch's sockets are those of its controller, its ranks and their groups") {
   const auto loaded = LoadConfig("", {"cluster.run_dir=/r", "cluster.hybrid_engine=false",
                                       "cluster.trainers=2", "cluster.rollouts=3"});

@@ -31,6 +31,9 @@ std::string Text(const Actions& actions) {
       case Action::Kind::kKill:
         part = "kill " + action.id.ToString();
         break;
+      case Action::Kind::kReport:
+        part = fmt::format("report {} {}", action.id.ToString(), action.code);
+        break;
       case Action::Kind::kFinish:
         part = fmt::format("finish {}", action.code);
         break;
@@ -50,8 +53,13 @@ std::string Said(const Actions& actions) {
   return text;
 }
 
+std::vector<ProcessId> OnePair() { return {kController, kTrainer0, kRollout0}; }
+std::vector<ProcessId> TwoPairs() {
+  return {kController, kTrainer0, kRollout0, kTrainer1, kRollout1};
+}
+
 struct Fixture {
-  explicit Fixture(SupervisorOptions options = {.trainers = 2, .rollouts = 2, .max_restarts = 2})
+  explicit Fixture(SupervisorOptions options = {.processes = TwoPairs(), .max_restarts = 2})
       : supervisor(options) {
     started = Text(supervisor.Start(now));
   }
@@ -108,7 +116,7 @@ TEST_CASE("a worker that dies is restarted, a second time after a delay") {
 
 TEST_CASE(
     "when restarts are spent everything stops, the controller first, and the error says why") {
-  Fixture f({.trainers = 2, .rollouts = 2, .max_restarts = 1});
+  Fixture f({.processes = TwoPairs(), .max_restarts = 1});
   REQUIRE(f.Exit(kRollout0, 70) == "spawn rollout 0");
   const Actions actions = f.supervisor.OnExit(kRollout1, {.code = 69}, f.now);
   REQUIRE(Text(actions) == "terminate controller");
@@ -126,7 +134,7 @@ TEST_CASE(
 }
 
 TEST_CASE("each role has restarts of its own, and gets them back after the window") {
-  Fixture f({.trainers = 2, .rollouts = 2, .max_restarts = 1, .restart_window = absl::Hours(1)});
+  Fixture f({.processes = TwoPairs(), .max_restarts = 1, .restart_window = absl::Hours(1)});
   REQUIRE(f.Crash(kRollout0) == "spawn rollout 0");
   REQUIRE(f.Crash(kTrainer0) == "spawn trainer 0");
   REQUIRE(f.Crash(kController) == "spawn controller");
@@ -139,7 +147,7 @@ TEST_CASE("each role has restarts of its own, and gets them back after the windo
 }
 
 TEST_CASE("a controller that falls silent is killed and restarted") {
-  Fixture f({.trainers = 1, .rollouts = 1, .max_restarts = 2, .watchdog = absl::Seconds(120)});
+  Fixture f({.processes = OnePair(), .max_restarts = 2, .watchdog = absl::Seconds(120)});
   f.supervisor.OnAlive(f.now);
   f.now += absl::Seconds(100);
   f.supervisor.OnAlive(f.now);
@@ -157,7 +165,7 @@ TEST_CASE("a controller that falls silent is killed and restarted") {
 }
 
 TEST_CASE("a controller that stands still before its first sign of life is killed and restarted") {
-  Fixture f({.trainers = 1, .rollouts = 1, .max_restarts = 2, .watchdog = absl::Seconds(120)});
+  Fixture f({.processes = OnePair(), .max_restarts = 2, .watchdog = absl::Seconds(120)});
   REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Seconds(120));
   REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(119))).empty());
   f.now += absl::Seconds(120);
@@ -190,8 +198,7 @@ struct DateFixture {
 
 TEST_CASE("no change of the machine's date gives restarts back, or takes them") {
   for (const absl::Duration change : {absl::Hours(1), -absl::Hours(1)}) {
-    DateFixture f(
-        {.trainers = 1, .rollouts = 1, .max_restarts = 2, .restart_window = absl::Hours(1)});
+    DateFixture f({.processes = OnePair(), .max_restarts = 2, .restart_window = absl::Hours(1)});
     REQUIRE(f.Crash(kTrainer0) == "spawn trainer 0");
     f.Pass(change, absl::Minutes(10));
     REQUIRE(f.Crash(kTrainer0).empty());  // its second restart has a delay, which no date shortens
@@ -210,8 +217,7 @@ TEST_CASE("no change of the machine's date gives restarts back, or takes them") 
 
 TEST_CASE("no change of the machine's date makes a controller silent, or hides that it is") {
   for (const absl::Duration change : {absl::Hours(1), -absl::Hours(1)}) {
-    DateFixture f(
-        {.trainers = 1, .rollouts = 1, .max_restarts = 2, .watchdog = absl::Seconds(120)});
+    DateFixture f({.processes = OnePair(), .max_restarts = 2, .watchdog = absl::Seconds(120)});
     f.supervisor.OnAlive(f.clock.Now());
     f.Pass(change, absl::Seconds(119));
     REQUIRE(f.Tick().empty());
@@ -231,7 +237,7 @@ TEST_CASE("no change of the machine's date makes a controller silent, or hides t
 }
 
 TEST_CASE("a controller that was asked to stop is not watched") {
-  Fixture f({.trainers = 1, .rollouts = 1, .max_restarts = 2, .watchdog = absl::Seconds(1)});
+  Fixture f({.processes = OnePair(), .max_restarts = 2, .watchdog = absl::Seconds(1)});
   f.supervisor.OnAlive(f.now);
   f.supervisor.OnStopRequest(SIGINT, f.now);
   REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Minutes(1))).empty());
@@ -275,7 +281,7 @@ TEST_CASE("a worker that is let go early is missed only when the controller keep
 }
 
 TEST_CASE("a worker that keeps leaving uses up the restarts") {
-  Fixture f({.trainers = 1, .rollouts = 1, .max_restarts = 1});
+  Fixture f({.processes = OnePair(), .max_restarts = 1});
   f.Exit(kTrainer0, 0);
   REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(10))) == "spawn trainer 0");
   f.Exit(kTrainer0, 0);
@@ -294,7 +300,7 @@ TEST_CASE("a stop request ends the controller, then the workers, and nothing is 
 }
 
 TEST_CASE("after a stop request the controller has time for a long call, and its loss is said") {
-  Fixture f({.trainers = 1, .rollouts = 1, .max_restarts = 2});
+  Fixture f({.processes = OnePair(), .max_restarts = 2});
   f.supervisor.OnStopRequest(SIGINT, f.now);
   REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Minutes(10));
   REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Minutes(9))).empty());
@@ -304,7 +310,7 @@ TEST_CASE("after a stop request the controller has time for a long call, and its
 }
 
 TEST_CASE("a second stop request kills at once") {
-  Fixture f({.trainers = 1, .rollouts = 1, .max_restarts = 2});
+  Fixture f({.processes = OnePair(), .max_restarts = 2});
   f.supervisor.OnStopRequest(SIGTERM, f.now);
   REQUIRE(Text(f.supervisor.OnStopRequest(SIGTERM, f.now)) ==
           "kill controller, kill trainer 0, kill rollout 0");
@@ -314,7 +320,7 @@ TEST_CASE("a second stop request kills at once") {
 }
 
 TEST_CASE("a stop request while a restart is pending does not restart") {
-  Fixture f({.trainers = 1, .rollouts = 1, .max_restarts = 5});
+  Fixture f({.processes = OnePair(), .max_restarts = 5});
   f.Crash(kController);
   REQUIRE(f.Crash(kController).empty());
   REQUIRE(Text(f.supervisor.OnStopRequest(SIGINT, f.now)) ==
@@ -322,6 +328,166 @@ TEST_CASE("a stop request while a restart is pending does not restart") {
   f.Exit(kTrainer0, 0);
   REQUIRE(f.Exit(kRollout0, 0) == "finish 130");
   REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Hours(1))).empty());
+}
+
+SupervisorOptions AgentOptions() {
+  return {.processes = {kTrainer1, kRollout1}, .max_restarts = 2};
+}
+
+TEST_CASE("an agent starts its workers alone, and restarts one that dies") {
+  Fixture f(AgentOptions());
+  REQUIRE(f.started == "spawn trainer 1, spawn rollout 1");
+  REQUIRE(f.supervisor.NextDeadline() == Instant::InfiniteFuture());
+  REQUIRE(f.Crash(kTrainer1) == "spawn trainer 1");
+  REQUIRE(f.Exit(kTrainer1, 75).empty());
+  REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Seconds(1));
+  REQUIRE(Text(f.supervisor.OnTick(f.supervisor.NextDeadline())) == "spawn trainer 1");
+}
+
+TEST_CASE("an agent reports what it cannot mend, and ends with that code when the run is over") {
+  Fixture f(AgentOptions());
+  const Actions actions = f.supervisor.OnExit(kRollout1, {.code = 64}, f.now);
+  REQUIRE(Text(actions) == "report rollout 1 64");
+  REQUIRE(Said(actions) == "rollout 1 cannot run: exit code 64\n");
+  REQUIRE(f.Crash(kTrainer1).empty());  // nothing is restarted meanwhile
+  REQUIRE_FALSE(f.supervisor.done());
+  const Actions over = f.supervisor.OnRunOver(0, "The run is over", f.now);
+  REQUIRE(Text(over) == "finish 64");
+  REQUIRE(over.back().text == "rollout 1 cannot run");
+}
+
+TEST_CASE("an agent whose report nobody answers stops its workers after the grace period") {
+  Fixture f({.processes = {kTrainer1, kRollout1}, .max_restarts = 0});
+  REQUIRE(f.Crash(kRollout1) == "report rollout 1 70");
+  REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Seconds(20));
+  f.now += absl::Seconds(20);
+  REQUIRE(Text(f.supervisor.OnTick(f.now)) == "terminate trainer 1");
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(20))) == "kill trainer 1");
+  REQUIRE(f.Crash(kTrainer1) == "finish 70");
+}
+
+TEST_CASE("an agent's run that is over ends its workers, and those that stay are killed") {
+  Fixture f(AgentOptions());
+  REQUIRE(Text(f.supervisor.OnRunOver(0, "", f.now)) == "terminate trainer 1, terminate rollout 1");
+  REQUIRE(f.Exit(kTrainer1, 0).empty());
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(20))) == "kill rollout 1");
+  REQUIRE(f.Crash(kRollout1) == "finish 0");
+}
+
+TEST_CASE("an agent that has lost its controller ends with that code") {
+  Fixture f(AgentOptions());
+  f.supervisor.OnRunOver(69, "The controller is lost", f.now);
+  f.Exit(kTrainer1, 0);
+  REQUIRE(f.Exit(kRollout1, 0) == "finish 69");
+}
+
+TEST_CASE("an agent's worker that left is missed only when the controller still says so later") {
+  Fixture f(AgentOptions());
+  REQUIRE(f.Exit(kTrainer1, 0).empty());
+  REQUIRE(f.supervisor.NextDeadline() == Instant::InfiniteFuture());
+  f.now += absl::Seconds(9);
+  f.supervisor.OnAlive(f.now);
+  REQUIRE(Text(f.supervisor.OnTick(f.now)).empty());
+  f.now += absl::Seconds(2);
+  REQUIRE(Text(f.supervisor.OnTick(f.now)).empty());  // the controller has not spoken since
+  f.supervisor.OnAlive(f.now);
+  const Actions actions = f.supervisor.OnTick(f.now);
+  REQUIRE(Text(actions) == "spawn trainer 1");
+  REQUIRE(Said(actions) == "trainer 1 exited while the run continues; restart 1 of 2\n");
+}
+
+TEST_CASE("an agent is done with 0 when all workers were let go and the controller is silent") {
+  Fixture f(AgentOptions());
+  f.Exit(kTrainer1, 0);
+  f.Exit(kRollout1, 0);
+  REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Seconds(10));
+  f.now += absl::Seconds(5);
+  f.supervisor.OnAlive(f.now);  // it waits for workers of other hosts
+  REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Seconds(10));
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(9))).empty());
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(10))) == "finish 0");
+}
+
+TEST_CASE("a worker that lost the controller is started again when the agent hears from it") {
+  Fixture f(AgentOptions());
+  REQUIRE(f.Exit(kTrainer1, 69).empty());
+  REQUIRE(f.supervisor.NextDeadline() == Instant::InfiniteFuture());
+  f.now += absl::Seconds(60);
+  REQUIRE(Text(f.supervisor.OnTick(f.now)).empty());
+  f.supervisor.OnAlive(f.now);
+  const Actions actions = f.supervisor.OnTick(f.now);
+  REQUIRE(Text(actions) == "spawn trainer 1");
+  REQUIRE(Said(actions) == "trainer 1 had lost the controller; restart 1 of 2\n");
+  // If the agent loses it as well, that is the reason for its end.
+  f.Exit(kTrainer1, 69);
+  f.Exit(kRollout1, 69);
+  REQUIRE(Text(f.supervisor.OnRunOver(69, "lost", f.now)) == "finish 69");
+}
+
+TEST_CASE("an agent's orders start new processes and end those that are gone") {
+  Fixture f({.max_restarts = 1});
+  REQUIRE(f.started.empty());
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Hours(1))).empty());  // it waits for orders
+  REQUIRE(Text(f.supervisor.OnOrders({kTrainer0, kRollout0}, f.now)) ==
+          "spawn trainer 0, spawn rollout 0");
+  REQUIRE(Text(f.supervisor.OnOrders({kTrainer0, kTrainer1}, f.now)) ==
+          "terminate rollout 0, spawn trainer 1");
+  REQUIRE(Text(f.supervisor.OnOrders({kTrainer0, kTrainer1}, f.now)).empty());
+  REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Seconds(20));
+  f.now += absl::Seconds(20);
+  REQUIRE(Text(f.supervisor.OnTick(f.now)) == "kill rollout 0");
+  REQUIRE(Text(f.supervisor.OnTick(f.now)).empty());
+  REQUIRE(f.Crash(kRollout0).empty());  // and it is not restarted
+  REQUIRE(f.Crash(kTrainer0) == "spawn trainer 0");
+}
+
+TEST_CASE("a process that is ordered again while it ends is started again, at no cost") {
+  Fixture f({.processes = {kTrainer0}, .max_restarts = 0});
+  REQUIRE(Text(f.supervisor.OnOrders({}, f.now)) == "terminate trainer 0");
+  REQUIRE(Text(f.supervisor.OnOrders({kTrainer0}, f.now)).empty());
+  REQUIRE(f.Exit(kTrainer0, 0) == "spawn trainer 0");
+  REQUIRE(f.supervisor.NextDeadline() == Instant::InfiniteFuture());
+}
+
+TEST_CASE("an agent that is stopped ends its workers, and kills them at a second request") {
+  Fixture f(AgentOptions());
+  REQUIRE(Text(f.supervisor.OnStopRequest(SIGTERM, f.now)) ==
+          "terminate trainer 1, terminate rollout 1");
+  REQUIRE(Text(f.supervisor.OnStopRequest(SIGTERM, f.now)) == "kill trainer 1, kill rollout 1");
+  f.Crash(kTrainer1);
+  REQUIRE(f.Crash(kRollout1) == "finish 143");
+}
+
+TEST_CASE("a launcher's agents are started after its controller and restarted like workers") {
+  const ProcessId agent0{Role::kAgent, 0};
+  const ProcessId agent1{Role::kAgent, 1};
+  Fixture f({.processes = {kController, agent0, agent1}, .max_restarts = 1});
+  REQUIRE(f.started == "spawn controller, spawn agent 0, spawn agent 1");
+  REQUIRE(f.Crash(agent1) == "spawn agent 1");
+  REQUIRE(f.Exit(agent0, 64) == "terminate controller");
+  // It is told by the controller that the run is over.
+  REQUIRE(f.Exit(kController, 0).empty());
+  REQUIRE(f.Exit(agent1, 0) == "finish 64");
+}
+
+TEST_CASE("an agent that has not ended some time after the controller is stopped, then killed") {
+  const ProcessId agent0{Role::kAgent, 0};
+  Fixture f({.processes = {kController, agent0}});
+  REQUIRE(f.Exit(kController, 0).empty());
+  f.now = f.supervisor.NextDeadline();
+  REQUIRE(f.now == Instant(absl::Seconds(1010)));
+  REQUIRE(Text(f.supervisor.OnTick(f.now)) == "terminate agent 0");
+  f.now = f.supervisor.NextDeadline();
+  REQUIRE(f.now == Instant(absl::Seconds(1030)));
+  REQUIRE(Text(f.supervisor.OnTick(f.now)) == "kill agent 0");
+  REQUIRE(f.Crash(agent0) == "finish 0");
+}
+
+TEST_CASE("a run whose agents stay lost asks for a start elsewhere") {
+  const ProcessId agent0{Role::kAgent, 0};
+  Fixture f({.processes = {kController, agent0}, .max_restarts = 0});
+  REQUIRE(f.Crash(agent0) == "terminate controller");
+  REQUIRE(f.Exit(kController, 0) == "finish 75");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 # Not started by hand: one is sourced, and the other starts the compiler.
-SCRIPTS = sorted({*ROOT.glob("deploy/*.sh"), *ROOT.glob("deploy/scripts/*.sh")}
+SCRIPTS = sorted({*ROOT.glob("deploy/*.sh"), *ROOT.glob("deploy/scripts/*.sh"), *ROOT.glob("deploy/slurm/*.sh")}
                  - {ROOT / "deploy" / "common.sh", ROOT / "deploy" / "scripts" / "compile_header.sh"})
 
 

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/net/protocol.h"
 #include "common/net/worker_codec.h"
+#include "controller/api/agent_service.h"
 #include "controller/api/cluster_service.h"
 #include "controller/api/tandem_service.h"
 #include "controller/workers/rank_holders.h"
@@ -30,12 +32,15 @@ class EndedRun {
     run_.Prepare(StartMode::kPaused);
     run_.control->OnStarted(1, 1);
     run_.control->OnEnded(absl::OkStatus());
-    cluster_ =
-        std::make_unique<ClusterService>(run_.registry, holders_, *run_.samples, *run_.upcoming,
-                                         run_.probe, v1::RegisterResponse(), ThreadsByRole{}, "");
+    cluster_ = std::make_unique<ClusterService>(run_.registry, holders_, *run_.samples,
+                                                run_.upcoming.get(), run_.probe,
+                                                v1::RegisterResponse(), ThreadsByRole{}, "");
+    agent_service_ = std::make_unique<AgentService>(agents_, run_.registry, [](const auto&) {});
     tandem_ = std::make_unique<TandemService>(
         TandemServiceParts{*run_.control, run_.loop->position(), *run_.parts, run_.options,
-                           run_.registry, relay_, "fuzz", ""});
+                           run_.registry, relay_, "fuzz", "", nullptr, &agents_});
+    agent_server_ = std::make_unique<InProcessServer>(agent_service_.get());
+    agent_stub_ = v1::AgentService::NewStub(agent_server_->channel());
     server_ = std::make_unique<InProcessServer>(cluster_.get());
     cluster_stub_ = v1::ClusterService::NewStub(server_->channel());
     PutSample();
@@ -60,6 +65,7 @@ class EndedRun {
             Unary("TandemService.Generate", *tandem_, &TandemService::Generate),
             Unary("TandemService.Evaluate", *tandem_, &TandemService::Evaluate),
             Unary("TandemService.CheckWeights", *tandem_, &TandemService::CheckWeights),
+            {"AgentService.Heartbeat", [this](ByteSource& source) { AgentHeartbeat(source); }},
             ClusterUnary("ClusterService.Register", &v1::ClusterService::Stub::Register),
             ClusterUnary("ClusterService.Heartbeat", &v1::ClusterService::Stub::Heartbeat),
             {"ClusterService.StreamSamples", [this](ByteSource& source) { StreamSamples(source); }},
@@ -88,6 +94,20 @@ class EndedRun {
               Response response;
               (void)(cluster_stub_.get()->*method)(&context, Made<Request>(source), &response);
             }};
+  }
+
+  // Mostly of the one host that the run has.
+  void AgentHeartbeat(ByteSource& source) {
+    auto request = Made<v1::AgentHeartbeatRequest>(source);
+    if (source.Byte() < 0xE0) {
+      request.set_protocol(kProtocolVersion);
+      request.set_node("a");
+      request.set_hosts(1);
+      request.set_host_index(0);
+    }
+    grpc::ClientContext context;
+    v1::AgentHeartbeatResponse response;
+    (void)agent_stub_->Heartbeat(&context, request, &response);
   }
 
   void WaitOperation(ByteSource& source) {
@@ -157,10 +177,14 @@ class EndedRun {
   testing::FakeRun run_;
   RankHolders holders_{run_.dir.path()};
   ProgressRelay relay_{{}};
+  AgentRegistry agents_{{.allow_other_build = true}, RealClock()};
+  std::unique_ptr<AgentService> agent_service_;
   std::unique_ptr<ClusterService> cluster_;
   std::unique_ptr<TandemService> tandem_;
   std::unique_ptr<InProcessServer> server_;
   std::unique_ptr<v1::ClusterService::Stub> cluster_stub_;
+  std::unique_ptr<InProcessServer> agent_server_;
+  std::unique_ptr<v1::AgentService::Stub> agent_stub_;
   std::optional<CallTable> calls_;
 };
 

@@ -1,6 +1,7 @@
 // What the paired rollout is told, and the slots of buckets that are still being applied.
 #include "trainer_worker/weight_sync/grpc_update_client.h"
 
+#include <absl/time/clock.h>
 #include <catch2/catch.hpp>
 #include <grpcpp/grpcpp.h>
 
@@ -62,6 +63,18 @@ class RecordingRollout : public v1::RolloutService::Service {
 
  private:
   const std::string pair_socket_;
+};
+
+// Begins updates and answers nothing else, as a machine that has vanished.
+class VanishedRollout final : public RecordingRollout {
+ public:
+  VanishedRollout() : RecordingRollout("") {}
+  grpc::Status ApplyBucket(grpc::ServerContext* context,
+                           const v1::ApplyBucketRequest*,
+                           v1::ApplyBucketResponse*) override {
+    while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(5));
+    return grpc::Status::CANCELLED;
+  }
 };
 
 template <typename Request>
@@ -163,6 +176,37 @@ TEST_CASE("an update over TCP connects where the rollout says, with its ticket")
   REQUIRE(absl::IsUnavailable(again));
   REQUIRE(OriginOf(again) == FailureOrigin::kPartner);
   REQUIRE(Says(again, "did not accept the data connection of update 100"));
+}
+
+TEST_CASE("a bucket is not waited for once the connection of its bytes has ended") {
+  const TempDir dir;
+  const auto listener = testing::ListenOnLoopback();
+  REQUIRE(listener.ok());
+  VanishedRollout rollout;
+  const SlotShape shape = {8192, 2};
+  rollout.offer = *(*listener)->Expect(100, shape);
+  const std::string address = "unix:" + (dir.path() / "rollout.sock").string();
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+  builder.RegisterService(&rollout);
+  const auto server = builder.BuildAndStart();
+  REQUIRE(server != nullptr);
+  const auto slots = HostTransport()->Create(shape, SlotLife::kOneUpdate, nullptr);
+  REQUIRE(slots.ok());
+  GrpcUpdateClient client(*MakeChannel(address), {.deadline = absl::Hours(1), .over_tcp = true});
+  const auto link = client.Begin({.id = {4, 100}, .slots = shape, .over_tcp = true}, **slots);
+  REQUIRE(link.ok());
+  auto connection = (*listener)->Take(kPatience);
+  REQUIRE(connection.ok());
+  REQUIRE_FALSE(link->closed());
+  REQUIRE(client.StartApply(0, {}).ok());
+  connection->reset();
+  const absl::Status ended = client.WaitApply(0);
+  INFO(ended.ToString());
+  REQUIRE(absl::IsUnavailable(ended));
+  REQUIRE(OriginOf(ended) == FailureOrigin::kPartner);
+  REQUIRE(Says(ended, "the data connection to the paired rollout has ended"));
+  REQUIRE(link->closed());
 }
 
 TEST_CASE("a slot takes no other bucket while one is being applied from it") {

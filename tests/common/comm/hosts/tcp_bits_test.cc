@@ -1,5 +1,4 @@
 // A group over TCP computes the bytes of the group over shared memory.
-#include <cstdio>
 #include <cstring>
 #include <map>
 #include <numeric>
@@ -173,10 +172,6 @@ TEST_CASE("over TCP all collectives have the bytes of shared memory, on every sp
 }
 
 TEST_CASE("over TLS the bytes are the same") {
-  if (!testing::HasOpenSsl()) {
-    std::fputs("skipped: the openssl program is not installed\n", stderr);
-    std::exit(77);
-  }
   const testing::TempDir dir;
   const testing::Authority ours(dir.path(), "ours");
   const auto security = testing::DataSecurity(ours.Issue("trainer", testing::NamesOf("trainer")));

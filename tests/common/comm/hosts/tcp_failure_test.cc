@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 #include <signal.h>
+#include <unistd.h>
 
 #include "common/base/status.h"
 #include "common/comm/hosts/direct_flows.h"
@@ -119,13 +120,29 @@ TEST_CASE("over TCP a rank that is killed fails the others long before the deadl
     options.deadline = absl::Hours(1);  // longer than CTest lets the test run
     return JoinGroup(options);
   };
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const auto know_port = [&](int port) {
+    ranks.hosts().members[static_cast<size_t>(victim)].data_address =
+        fmt::format("127.0.0.1:{}", port);
+  };
   const pid_t child = fork();
   if (child == 0) {
-    const GroupHosts hosts = ranks.HostsOf(victim);
+    // One of its own, as the threads of those above are not here.
+    const auto listener = TcpListener::Listen("127.0.0.1:0", {}).value();
+    const int port = listener->port();
+    know_port(port);
+    if (write(ends[1], &port, sizeof(port)) != sizeof(port)) _exit(1);
+    GroupHosts hosts = ranks.HostsOf(victim);
+    hosts.listener = listener.get();
     const auto group = join(victim, hosts);
     if (group.ok() && (*group)->Barrier().ok()) kill(getpid(), SIGKILL);
     _exit(1);
   }
+  int port = 0;
+  REQUIRE(read(ends[0], &port, sizeof(port)) == sizeof(port));
+  for (const int end : ends) close(end);
+  know_port(port);
   const GroupHosts hosts = ranks.HostsOf(1 - victim);
   const auto group = join(1 - victim, hosts);
   REQUIRE(group.ok());

@@ -54,9 +54,9 @@ struct WorkerHealth {
 // agent registers again and brings the incarnation along. Thread-safe.
 class MembershipAgent {
  public:
-  // Blocks until the controller has answered; retries while it is not up, for up to `timeout`.
-  // Unavailable: no controller within `timeout`. Any other code: refused, the message says why
-  // (exit 64).
+  // Blocks until the controller has answered; retries while it is not up or answers that it has not
+  // reached this worker in time, for up to `timeout`. Unavailable: neither within `timeout`. Any
+  // other code: refused, the message says why (exit 64).
   static absl::StatusOr<std::unique_ptr<MembershipAgent>> Join(JoinOptions options,
                                                                absl::Duration timeout);
   virtual ~MembershipAgent() = default;  // stops the heartbeats; on_end is not called afterwards

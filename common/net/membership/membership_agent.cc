@@ -1,4 +1,4 @@
-#include "common/net/membership_agent.h"
+#include "common/net/membership/membership_agent.h"
 
 #include <utility>
 
@@ -14,6 +14,7 @@
 #include "common/net/call_tracker.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
+#include "common/net/membership/first_answer.h"
 #include "common/net/protocol.h"
 #include "common/net/worker_codec.h"
 #include "common/process/process_identity.h"
@@ -27,17 +28,6 @@ namespace {
 constexpr absl::Duration kRegisterDeadline = absl::Seconds(10);
 constexpr absl::Duration kHeartbeatDeadline = absl::Seconds(5);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
-// Each attempt at a rank that another process holds is a line in the controller's log.
-constexpr absl::Duration kHeldPause = absl::Seconds(1);
-// A port that accepts and closes this many connections in a row, which takes three seconds, does
-// not belong to a controller that is starting. Attempts are counted instead of time, because a
-// process may be suspended between two attempts.
-constexpr int kHandshakeAttempts = 15;
-
-bool IsUnreachable(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsCancelled(status);
-}
 
 class GrpcMembershipAgent : public MembershipAgent {
  public:
@@ -81,54 +71,16 @@ class GrpcMembershipAgent : public MembershipAgent {
     return id;
   }
 
-  // A controller that starts makes a new token. A call that has read the old one just before is
-  // refused, and tried once more.
   absl::Status FirstRegistration(absl::Duration timeout) {
-    const Instant deadline = options_.clock->Now() + timeout;
-    int cut_off = 0;
-    bool told = false;
-    bool refused = false;
-    while (true) {
-      absl::Status status = Register(&registration_);
-      if (status.ok()) {
-        const MutexLock lock(state_mutex_);
-        request_.set_incarnation(registration_.incarnation());
-        return status;
-      }
-      const bool stale_token = absl::IsUnauthenticated(status) && !std::exchange(refused, true);
-      const bool held = absl::IsAlreadyExists(status);  // perhaps by one that is about to end
-      if (held && options_.clock->Now() + kRetryPause >= deadline) return status;
-      if (!IsUnreachable(status) && !stale_token && !held) return status;
-      const bool is_cut_off =
-          absl::IsUnavailable(status) && AcceptsConnections(options_.controller_address);
-      cut_off = is_cut_off ? cut_off + 1 : 0;
-      if (cut_off == kHandshakeAttempts) return NoHandshake(status);
-      if (options_.clock->Now() + kRetryPause >= deadline) {
-        return MakeStatus(absl::StatusCode::kUnavailable,
-                          "no controller at {} within {}: {}; start tandem-controller, or correct "
-                          "--controller",
-                          options_.controller_address, absl::FormatDuration(timeout),
-                          std::string(status.message()));
-      }
-      if (!std::exchange(told, true)) {
-        LogInfo("Waiting for {}", held ? "the rank: " + std::string(status.message())
-                                       : "the controller at " + options_.controller_address);
-      }
-      absl::SleepFor(held ? kHeldPause : kRetryPause);
-    }
-  }
-
-  // The port is open, but the process that listens there closes every connection.
-  absl::Status NoHandshake(const absl::Status& status) const {
-    return FailedPrecondition(
-        "{} accepts connections, but no connection {} succeeds: {}; give --tls-cert, --tls-key and "
-        "--tls-ca where the controller has cluster.tls and only there, with a certificate of its "
-        "authority; or correct --controller",
-        options_.controller_address,
-        options_.security.enabled()
-            ? fmt::format("over TLS with the certificate {}", options_.security.cert)
-            : "without TLS",
-        std::string(status.message()));
+    TANDEM_RETURN_IF_ERROR(AwaitFirstAnswer({.controller = options_.controller_address,
+                                             .what_is_held = "the rank",
+                                             .security = options_.security,
+                                             .clock = options_.clock,
+                                             .timeout = timeout},
+                                            [this] { return Register(&registration_); }));
+    const MutexLock lock(state_mutex_);
+    request_.set_incarnation(registration_.incarnation());
+    return absl::OkStatus();
   }
 
   void SetDataAddress(const std::string& address) override {
@@ -223,7 +175,7 @@ class GrpcMembershipAgent : public MembershipAgent {
       } else if (absl::IsNotFound(stop.status())) {
         if (!Rejoin(&last_answer, end)) return true;
       } else if (absl::IsUnauthenticated(stop.status()) && !std::exchange(refused, true)) {
-        // See FirstRegistration.
+        // A controller that starts makes a new token; the call has read the old one.
       } else if (!IsUnreachable(stop.status())) {
         return *end = stop.status(), true;
       }
@@ -250,9 +202,13 @@ class GrpcMembershipAgent : public MembershipAgent {
       *last_answer = options_.clock->Now();
       return true;
     }
-    if (IsUnreachable(status)) return true;
-    *end = status;
-    return false;
+    if (!IsUnreachable(status)) {
+      *end = status;
+      return false;
+    }
+    // A controller that answers is not lost, though it cannot call this worker yet.
+    if (AnsweredByWorker(status)) *last_answer = options_.clock->Now();
+    return true;
   }
 
   const JoinOptions options_;

@@ -1,0 +1,177 @@
+#include "controller/workers/agents/agent_registry.h"
+
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "common/net/protocol.h"
+
+namespace tandem {
+namespace {
+
+std::string AgentText(const AgentNews& news) {
+  return fmt::format("the agent of host {} on {}", news.host_index, news.host.Text());
+}
+
+bool HasProcess(const AgentNews& news, const WorkerKey& key, int64_t pid) {
+  return std::any_of(
+      news.processes.begin(), news.processes.end(),
+      [&](const AgentProcess& process) { return process.key == key && process.pid == pid; });
+}
+
+}  // namespace
+
+std::string AgentEntry::Text() const { return AgentText(news); }
+
+absl::StatusOr<AgentAnswer> AgentRegistry::Beat(const AgentNews& news) {
+  const MutexLock lock(agents_mutex_);
+  TANDEM_RETURN_IF_ERROR(Check(news));
+  if (news.leaving) {
+    agents_.erase(news.host_index);
+    return AgentAnswer{};
+  }
+  AgentEntry& entry = agents_[news.host_index];
+  const bool is_new = entry.news.boot_nonce != news.boot_nonce;
+  if (is_new) entry = AgentEntry{};
+  entry.news = news;
+  entry.last_heartbeat = clock_.Now();
+  entry.lost = false;
+  std::erase_if(entry.kill, [&news](const AgentVictim& victim) {
+    return !HasProcess(news, victim.key, victim.pid);
+  });
+  if (over_) entry.told_over = true;
+  return AgentAnswer{.orders = OrdersFor(entry), .is_new = is_new};
+}
+
+absl::Status AgentRegistry::CheckBuild(const AgentNews& news) const {
+  if (news.protocol != kProtocolVersion) {
+    return InvalidArgument("{} speaks protocol {}, this controller {}: use binaries of one build",
+                           AgentText(news), news.protocol, kProtocolVersion);
+  }
+  if (news.build_id == options_.build_id || options_.allow_other_build) return absl::OkStatus();
+  return FailedPrecondition(
+      "{} is of another build ({}) than this controller ({}): they may not understand each other's "
+      "messages, and its workers' results may differ; start all programs from one build (--version "
+      "shows it), or set cluster.allow_other_build=true",
+      AgentText(news), news.build, options_.build);
+}
+
+absl::Status AgentRegistry::CheckHosts(const AgentNews& news) const {
+  const Topology& topology = options_.topology;
+  if (!topology.FitsHosts(news.hosts)) {
+    return FailedPrecondition(
+        "{} is one of {} (--hosts), and the configuration puts {}: agents are for {} hosts; start "
+        "them with that --hosts, or correct trainer.nnodes and rollout.nnodes",
+        AgentText(news), news.hosts, topology.Text(), topology.FittingHosts());
+  }
+  if (news.host_index < 0 || news.host_index >= news.hosts) {
+    return InvalidArgument("{} is out of range: of {} hosts the indices are 0 to {} (--host-index)",
+                           AgentText(news), news.hosts, news.hosts - 1);
+  }
+  for (const auto& [index, entry] : agents_) {
+    if (index == news.host_index || entry.lost) continue;
+    if (entry.news.hosts != news.hosts) {
+      return FailedPrecondition(
+          "{} is one of {} hosts, and {} one of {}: start all agents with the same --hosts",
+          AgentText(news), news.hosts, entry.Text(), entry.news.hosts);
+    }
+    if (SameHost(entry.news.host, news.host)) {
+      return FailedPrecondition(
+          "{} and {} are on one host: start one agent on each, or give them different --node",
+          AgentText(news), entry.Text());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AgentRegistry::Check(const AgentNews& news) const {
+  TANDEM_RETURN_IF_ERROR(CheckBuild(news));
+  TANDEM_RETURN_IF_ERROR(CheckHosts(news));
+  const auto holder = agents_.find(news.host_index);
+  const bool taken = holder != agents_.end() && !holder->second.lost &&
+                     holder->second.news.boot_nonce != news.boot_nonce;
+  if (!taken) return absl::OkStatus();
+  return MakeStatus(
+      absl::StatusCode::kAlreadyExists,
+      "host {} has an agent, process {} on {}, which may still be alive (last message {} ago), so "
+      "process {} on {} cannot take its place: stop that one first, or start this one with another "
+      "--host-index",
+      news.host_index, holder->second.news.pid, holder->second.news.host.Text(),
+      absl::FormatDuration(
+          absl::Trunc(clock_.Now() - holder->second.last_heartbeat, absl::Seconds(1))),
+      news.pid, news.host.Text());
+}
+
+AgentOrders AgentRegistry::OrdersFor(const AgentEntry& entry) const {
+  AgentOrders orders{.over = over_, .run_dir = options_.run_dir, .limits = options_.limits};
+  if (over_) return orders;
+  orders.kill = entry.kill;
+  const HostShare share = options_.topology.ShareOf(entry.news.host_index, entry.news.hosts);
+  const auto add = [&](WorkerRole role, int rank, int device) {
+    orders.processes.push_back({{role, rank}, fmt::format("{}:{}", options_.device, device)});
+  };
+  for (int i = 0; i < std::max(share.trainers.count, share.rollouts.count); ++i) {
+    if (const int rank = share.trainers.first + i; i < share.trainers.count) {
+      add(WorkerRole::kTrainer, rank, share.DeviceOfTrainer(rank));
+    }
+    if (const int rank = share.rollouts.first + i; i < share.rollouts.count) {
+      add(WorkerRole::kRollout, rank, share.DeviceOfRollout(rank));
+    }
+  }
+  return orders;
+}
+
+std::vector<AgentEntry> AgentRegistry::DetectLost() {
+  const MutexLock lock(agents_mutex_);
+  std::vector<AgentEntry> lost;
+  for (auto& [index, entry] : agents_) {
+    if (entry.lost || clock_.Now() - entry.last_heartbeat < options_.heartbeat_timeout) continue;
+    entry.lost = true;
+    lost.push_back(entry);
+  }
+  return lost;
+}
+
+bool AgentRegistry::AskToKill(const HostId& host, const WorkerKey& key, int64_t pid) {
+  const MutexLock lock(agents_mutex_);
+  for (auto& [index, entry] : agents_) {
+    if (entry.lost || !SameHost(entry.news.host, host) || !HasProcess(entry.news, key, pid)) {
+      continue;
+    }
+    const AgentVictim victim{key, pid};
+    if (std::find(entry.kill.begin(), entry.kill.end(), victim) == entry.kill.end()) {
+      entry.kill.push_back(victim);
+    }
+    return true;
+  }
+  return false;
+}
+
+std::vector<AgentEntry> AgentRegistry::Agents() const {
+  const MutexLock lock(agents_mutex_);
+  std::vector<AgentEntry> agents;
+  for (const auto& [index, entry] : agents_) agents.push_back(entry);
+  return agents;
+}
+
+void AgentRegistry::EndRun() {
+  const MutexLock lock(agents_mutex_);
+  over_ = true;
+}
+
+bool AgentRegistry::AllToldOver() const {
+  const MutexLock lock(agents_mutex_);
+  return std::all_of(agents_.begin(), agents_.end(),
+                     [](const auto& agent) { return agent.second.lost || agent.second.told_over; });
+}
+
+absl::Status FailureOf(const AgentNews& news) {
+  const AgentFailure& failure = *news.failure;
+  const std::string text =
+      fmt::format("{} on {} (host {}) ends the run: {}{}", failure.key.Text(), news.host.Text(),
+                  news.host_index, failure.reason,
+                  failure.log.empty() ? "" : "; the last lines of its log there:\n" + failure.log);
+  return failure.code == kExitRefused ? absl::InvalidArgumentError(text)
+                                      : absl::InternalError(text);
+}
+
+}  // namespace tandem

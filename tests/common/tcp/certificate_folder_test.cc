@@ -1,0 +1,193 @@
+#include "common/tcp/certificate_folder.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <absl/time/clock.h>
+#include <catch2/catch.hpp>
+
+#include "common/base/status.h"
+#include "common/tcp/certificate.h"
+#include "common/tcp/certificate_maker.h"
+#include "tests/common/tcp/tcp_pair.h"
+#include "tests/support/file_mode.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ModeOf;
+using testing::Says;
+
+std::string TextOfFile(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+struct CertificateFolder {
+  testing::TempDir dir;
+  std::string path = dir.path() / "certs";
+  absl::Time now = absl::Now();
+
+  absl::Status Init(int days = 365) const {
+    return MakeAuthorityFolder({.dir = path, .project = "demo", .days = days}, now);
+  }
+  absl::StatusOr<IssuedCertificate> Issue(IssueOptions options) const {
+    options.dir = path;
+    return IssueCertificate(options, now);
+  }
+  absl::StatusOr<IssuedCertificate> Worker(const std::string& role, int rank) const {
+    return Issue({.roles = {role}, .rank = rank, .hosts = {"127.0.0.1", "node7.cluster"}});
+  }
+};
+
+// What a data connection uses of a certificate, with peers of `role`.
+TcpSecurity SecurityOf(const IssuedCertificate& issued, const std::string& role) {
+  return {issued.files.cert, issued.files.key, issued.files.ca, "demo", {role}};
+}
+
+}  // namespace
+
+TEST_CASE("a folder of certificates holds an authority and what it signed, in private files") {
+  const testing::UmaskOf open_to_all(0);
+  const CertificateFolder folder;
+  REQUIRE(folder.Init().ok());
+  REQUIRE(ModeOf(folder.path) == 0700);
+  const auto issued = folder.Worker("trainer", 1);
+  INFO(issued.status());
+  REQUIRE(issued.ok());
+  REQUIRE(issued->files.cert == folder.path + "/trainer-1.pem");
+  REQUIRE(issued->files.key == folder.path + "/trainer-1.key");
+  REQUIRE(issued->files.ca == folder.path + "/ca.pem");
+  REQUIRE(issued->files.cert == CertificateFilesOf(folder.path, "trainer", 1).cert);
+  for (const char* name : {"ca.pem", "ca.key", "trainer-1.pem", "trainer-1.key"}) {
+    REQUIRE(ModeOf(folder.path + "/" + name) == 0600);
+  }
+  const std::string pem = TextOfFile(issued->files.cert);
+  const auto uris = CertificateUris(pem);
+  REQUIRE(uris.ok());
+  const auto identities = ParseIdentities(*uris);
+  REQUIRE(identities.ok());
+  REQUIRE(identities->size() == 1);
+  REQUIRE(identities->front().Uri() == "spiffe://tandem/demo/trainer/1");
+  REQUIRE(issued->identities.front().Uri() == identities->front().Uri());
+  REQUIRE(CheckCertificate(pem, folder.now + absl::Hours(24 * 29)).ok());
+  REQUIRE(Says(CheckCertificate(pem, folder.now + absl::Hours(24 * 31)), "has expired"));
+  REQUIRE(CheckKey(TextOfFile(issued->files.key), pem).ok());
+  REQUIRE(CheckAuthorities(TextOfFile(issued->files.ca), folder.now).ok());
+}
+
+TEST_CASE("processes with issued certificates connect, by each name of a host") {
+  const CertificateFolder folder;
+  REQUIRE(folder.Init().ok());
+  const auto trainer =
+      folder.Issue({.roles = {"trainer"}, .rank = 0, .hosts = {"localhost", "::1"}});
+  const auto rollout = folder.Worker("rollout", 0);
+  REQUIRE(trainer.ok());
+  REQUIRE(rollout.ok());
+  const auto listener = testing::ListenHere(SecurityOf(*rollout, "trainer"));
+  const testing::TcpPair pair = testing::Meet(*listener, SecurityOf(*trainer, "rollout"));
+  INFO(pair.dialled.status() << pair.accepted.status());
+  REQUIRE(pair.accepted.ok());
+  REQUIRE((*pair.accepted)->identities().front().Uri() == "spiffe://tandem/demo/trainer/0");
+  // The other way round the address that was dialled is not in the certificate.
+  const auto named = testing::ListenHere(SecurityOf(*trainer, "rollout"));
+  REQUIRE(Says(testing::Meet(*named, SecurityOf(*rollout, "trainer")).dialled.status(),
+               "IP address mismatch"));
+}
+
+TEST_CASE("every role gets a certificate, and one process may have several roles") {
+  const CertificateFolder folder;
+  REQUIRE(folder.Init().ok());
+  for (const std::string_view role : AllRoles()) {
+    const auto issued = folder.Issue({.roles = {std::string(role)}, .hosts = {"node7"}});
+    INFO(role << ": " << issued.status());
+    REQUIRE(issued.ok());
+    REQUIRE(fs::exists(folder.path + "/" + std::string(role) + ".pem"));
+  }
+  const auto host = folder.Issue(
+      {.roles = {"controller", "trainer", "rollout"}, .hosts = {"127.0.0.1"}, .name = "host"});
+  REQUIRE(host.ok());
+  const auto uris = CertificateUris(TextOfFile(folder.path + "/host.pem"));
+  REQUIRE(uris->size() == 3);
+  REQUIRE(uris->back() == "spiffe://tandem/demo/rollout");
+  const absl::Status unnamed = folder.Issue({.roles = {"user", "operator"}}).status();
+  REQUIRE(absl::IsInvalidArgument(unnamed));
+  REQUIRE(Says(unnamed, "give --name"));
+}
+
+TEST_CASE("nothing is written over, and the message says what to do") {
+  const CertificateFolder folder;
+  REQUIRE(folder.Init().ok());
+  const std::string authority = TextOfFile(folder.path + "/ca.pem");
+  const absl::Status again = folder.Init();
+  REQUIRE(absl::IsAlreadyExists(again));
+  REQUIRE(Says(again, folder.path + "/ca.pem exists already"));
+  REQUIRE(Says(again, "another folder"));
+  REQUIRE(TextOfFile(folder.path + "/ca.pem") == authority);
+  REQUIRE(folder.Worker("rollout", 2).ok());
+  fs::remove(folder.path + "/rollout-2.pem");
+  const std::string key = TextOfFile(folder.path + "/rollout-2.key");
+  const absl::Status taken = folder.Worker("rollout", 2).status();
+  REQUIRE(absl::IsAlreadyExists(taken));
+  REQUIRE(Says(taken, folder.path + "/rollout-2.key exists already"));
+  REQUIRE(Says(taken, "another --name"));
+  REQUIRE(TextOfFile(folder.path + "/rollout-2.key") == key);
+}
+
+TEST_CASE("a certificate that would be of no use is refused with what to give") {
+  const CertificateFolder folder;
+  const absl::Status no_authority = folder.Worker("trainer", 0).status();
+  REQUIRE(absl::IsNotFound(no_authority));
+  REQUIRE(Says(no_authority, "tandemctl certs init " + folder.path));
+  REQUIRE(folder.Init(10).ok());
+  const auto refused = [&](IssueOptions options, const std::string& why) {
+    if (options.days == 30) options.days = 5;
+    const absl::Status status = folder.Issue(std::move(options)).status();
+    INFO(status);
+    REQUIRE(absl::IsInvalidArgument(status));
+    REQUIRE(Says(status, why));
+  };
+  refused({.roles = {"chief"}}, "give one of controller, trainer, rollout, agent, user, operator");
+  refused({.roles = {"user"}, .rank = 1}, "a user has no rank");
+  refused({.roles = {"trainer"}, .rank = 4096, .hosts = {"a"}}, "give 0 to 4095");
+  refused({.roles = {"trainer"}, .rank = 0}, "give --host");
+  refused({.roles = {"trainer"}, .hosts = {"10.0.0.1:77"}}, "without brackets and port");
+  refused({.roles = {"trainer"}, .hosts = {"0.0.0.0"}}, "all addresses");
+  refused({.roles = {"user"}, .name = "ca"}, "that of the authority");
+  refused({.roles = {"user"}, .name = "../user"}, "letters, digits");
+  refused({.roles = {"user"}, .days = 11}, "expires in 10 days");
+  refused({.roles = {"user"}, .days = 4000}, "give 1 to 3650");
+  const absl::Status project =
+      MakeAuthorityFolder({.dir = folder.path + "/two", .project = "a/b"}, folder.now);
+  REQUIRE(absl::IsInvalidArgument(project));
+  REQUIRE_FALSE(fs::exists(folder.path + "/two"));
+  // A key that others have read may sign no more.
+  fs::permissions(folder.path + "/ca.key", fs::perms(0644));
+  const absl::Status open = folder.Issue({.roles = {"user"}, .days = 5}).status();
+  REQUIRE(absl::IsFailedPrecondition(open));
+  REQUIRE(Says(open, "ca.key"));
+}
+
+TEST_CASE("an authority that others made signs nothing without a project") {
+  const testing::TempDir dir;
+  REQUIRE(absl::IsInvalidArgument(AuthorityProject("no certificate").status()));
+  const absl::Time now = absl::Now();
+  const auto authority = MakeAuthority("demo", {now, now + absl::Hours(1)});
+  REQUIRE(authority.ok());
+  REQUIRE(AuthorityProject(authority->cert).value() == "demo");
+  const auto leaf = MakeCertificate(*authority, {.name = "leaf", .dates = {now, now}});
+  REQUIRE(leaf.ok());
+  REQUIRE(Says(AuthorityProject(leaf->cert).status(), "tandemctl certs init"));
+  // Of another authority.
+  const auto other = MakeAuthority("demo", {now, now + absl::Hours(1)});
+  REQUIRE(Says(MakeCertificate({authority->cert, other->key}, {.name = "leaf"}).status(),
+               "not the key of the certificate"));
+}
+
+}  // namespace tandem
