@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/base/status.h"
@@ -29,6 +30,20 @@ TcpRanks EitherWay(const std::vector<int>& split) {
   TcpRanks ranks(split);
   ranks.hosts().way = GENERATE(HostWay::kDirect, HostWay::kChain);
   return ranks;
+}
+
+// Two processes with ranks of their own: each tells the port of the one it runs over `socket`, and
+// learns the other's.
+bool TellPorts(int socket, TcpRanks& ranks, int own) {
+  const int port = ranks.listener(own).port();
+  int other = 0;
+  if (write(socket, &port, sizeof(port)) != sizeof(port) ||
+      read(socket, &other, sizeof(other)) != sizeof(other)) {
+    return false;
+  }
+  ranks.hosts().members[static_cast<size_t>(1 - own)].data_address =
+      fmt::format("127.0.0.1:{}", other);
+  return true;
 }
 
 }  // namespace
@@ -113,38 +128,32 @@ TEST_CASE("over TCP a rank that stops reading and sending in a collective is nam
 
 TEST_CASE("over TCP a rank that is killed fails the others long before the deadline") {
   const int victim = GENERATE(0, 1);
-  TcpRanks ranks({1, 1});
-  const auto join = [&](int rank, const GroupHosts& hosts) {
+  std::array<int, 2> ends;
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0);
+  const auto join = [](TcpRanks& ranks, int rank, const GroupHosts& hosts) {
     SharedMemoryGroupOptions options = ranks.OptionsOf(rank);
     options.hosts = &hosts;
     options.deadline = absl::Hours(1);  // longer than CTest lets the test run
     return JoinGroup(options);
   };
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  const auto know_port = [&](int port) {
-    ranks.hosts().members[static_cast<size_t>(victim)].data_address =
-        fmt::format("127.0.0.1:{}", port);
-  };
+  // Before either listens: a process forked while others of its threads run can start none under
+  // ThreadSanitizer, and joining starts some.
   const pid_t child = fork();
+  // Each keeps one end alone, so that the end of either process ends the other's reading.
+  close(ends[child == 0 ? 1 : 0]);
   if (child == 0) {
-    // One of its own, as the threads of those above are not here.
-    const auto listener = TcpListener::Listen("127.0.0.1:0", {}).value();
-    const int port = listener->port();
-    know_port(port);
-    if (write(ends[1], &port, sizeof(port)) != sizeof(port)) _exit(1);
-    GroupHosts hosts = ranks.HostsOf(victim);
-    hosts.listener = listener.get();
-    const auto group = join(victim, hosts);
+    TcpRanks ranks({1, 1});
+    if (!TellPorts(ends[0], ranks, victim)) _exit(1);
+    const GroupHosts hosts = ranks.HostsOf(victim);
+    const auto group = join(ranks, victim, hosts);
     if (group.ok() && (*group)->Barrier().ok()) kill(getpid(), SIGKILL);
     _exit(1);
   }
-  int port = 0;
-  REQUIRE(read(ends[0], &port, sizeof(port)) == sizeof(port));
-  for (const int end : ends) close(end);
-  know_port(port);
+  TcpRanks ranks({1, 1});
+  REQUIRE(TellPorts(ends[1], ranks, 1 - victim));
+  close(ends[1]);
   const GroupHosts hosts = ranks.HostsOf(1 - victim);
-  const auto group = join(1 - victim, hosts);
+  const auto group = join(ranks, 1 - victim, hosts);
   REQUIRE(group.ok());
   REQUIRE((*group)->Barrier().ok());
   const absl::Status status = (*group)->Barrier();
