@@ -4,6 +4,7 @@
 #include <cctype>
 #include <ctime>
 #include <memory>
+#include <string_view>
 
 #include <openssl/bio.h>
 #include <openssl/bn.h>
@@ -50,6 +51,18 @@ absl::Status MakerFailed(const char* what) {
 bool IsHostOrNameByte(char byte) {
   return std::isalnum(static_cast<unsigned char>(byte)) != 0 || byte == '-' || byte == '.' ||
          byte == '_';
+}
+
+// May stand for all names one label below a domain: *.pods.cluster, but not *.cluster or all names.
+bool IsHostName(std::string_view host) {
+  constexpr size_t kMostBytes = 253;  // of a name in DNS
+  if (host.size() > kMostBytes) return false;
+  if (host.substr(0, 2) == "*.") {
+    host.remove_prefix(2);
+    const size_t dot = host.find('.');
+    if (dot == 0 || dot == std::string_view::npos || dot + 1 == host.size()) return false;
+  }
+  return !host.empty() && std::all_of(host.begin(), host.end(), IsHostOrNameByte);
 }
 
 absl::Status CheckSubjectText(const char* what, const std::string& text) {
@@ -165,8 +178,7 @@ absl::StatusOr<MadeName> HostName(const std::string& host) {
     GENERAL_NAME_set0_value(name.get(), GEN_IPADD, address);
     return name;
   }
-  if (host.empty() || host.size() > 253 ||
-      !std::all_of(host.begin(), host.end(), IsHostOrNameByte)) {
+  if (!IsHostName(host)) {
     return InvalidArgument("\"{}\" is not a host's name or address without brackets and port",
                            host);
   }

@@ -34,9 +34,11 @@ absl::StatusOr<std::string> AuthorityProject(const std::string& cert);
 absl::StatusOr<absl::Time> CertificateEnd(const std::string& cert);
 
 struct CertificateRequest {
-  std::string name;                // the common name, a text as a project's
-  std::vector<std::string> uris;   // alternative names (common/tcp/identity.h)
-  std::vector<std::string> hosts;  // names or addresses, without port, by which others reach it
+  std::string name;               // the common name, a text as a project's
+  std::vector<std::string> uris;  // alternative names (common/tcp/identity.h)
+  // Names or addresses, without port, by which others reach it; *.DOMAIN is every name one label
+  // below a domain of two labels or more.
+  std::vector<std::string> hosts;
   CertificateDates dates;
 };
 

@@ -36,9 +36,10 @@ void AddCertsIssueOptions(CLI::App& issue, IssueOptions& options) {
                   "the certificate is this trainer's or rollout's alone; without: of any rank")
       ->check(CLI::Range(0, kMaxRank));
   issue
-      .add_option("--host", options.hosts,
-                  "name or address by which others reach the process; may be repeated. For "
-                  "controller, trainer and rollout")
+      .add_option(
+          "--host", options.hosts,
+          "name or address by which others reach the process, or '*.DOMAIN' for all names one "
+          "label below a domain; may be repeated. For controller, trainer and rollout")
       ->allow_extra_args(false);
   issue.add_option("--name", options.name, "of the two files; without: ROLE or ROLE-RANK");
   issue.add_option("--days", options.days, "how long the certificate counts")

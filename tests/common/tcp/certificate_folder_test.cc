@@ -2,11 +2,15 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
 
 #include <absl/time/clock.h>
 #include <catch2/catch.hpp>
+#include <openssl/bio.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
 
 #include "common/base/status.h"
 #include "common/tcp/certificate.h"
@@ -101,6 +105,27 @@ TEST_CASE("processes with issued certificates connect, by each name of a host") 
                "IP address mismatch"));
 }
 
+TEST_CASE("a certificate may be of all hosts of a domain") {
+  const CertificateFolder folder;
+  REQUIRE(folder.Init().ok());
+  const auto issued = folder.Issue({.roles = {"agent"}, .hosts = {"*.tandem.default.svc"}});
+  INFO(issued.status());
+  REQUIRE(issued.ok());
+  const std::string pem = TextOfFile(issued->files.cert);
+  const std::unique_ptr<BIO, decltype(&BIO_free)> bio(
+      BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free);
+  const std::unique_ptr<X509, decltype(&X509_free)> certificate(
+      PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr), X509_free);
+  REQUIRE(certificate != nullptr);
+  const auto is_of = [&](const std::string& host) {
+    return X509_check_host(certificate.get(), host.data(), host.size(), 0, nullptr) == 1;
+  };
+  REQUIRE(is_of("workers-3.tandem.default.svc"));
+  REQUIRE_FALSE(is_of("tandem.default.svc"));
+  REQUIRE_FALSE(is_of("a.workers-3.tandem.default.svc"));
+  REQUIRE_FALSE(is_of("workers-3.other.default.svc"));
+}
+
 TEST_CASE("every role gets a certificate, and one process may have several roles") {
   const CertificateFolder folder;
   REQUIRE(folder.Init().ok());
@@ -159,6 +184,10 @@ TEST_CASE("a certificate that would be of no use is refused with what to give") 
   refused({.roles = {"trainer"}, .rank = 0}, "give --host");
   refused({.roles = {"trainer"}, .hosts = {"10.0.0.1:77"}}, "without brackets and port");
   refused({.roles = {"trainer"}, .hosts = {"0.0.0.0"}}, "all addresses");
+  for (const char* host : {"", "*", "*.", "*.cluster", "*..cluster", "*.cluster.",
+                           "a*.pods.cluster", "*.*.pods.cluster", "pods.*.cluster"}) {
+    refused({.roles = {"trainer"}, .hosts = {host}}, "is not a host's name");
+  }
   refused({.roles = {"user"}, .name = "ca"}, "that of the authority");
   refused({.roles = {"user"}, .name = "../user"}, "letters, digits");
   refused({.roles = {"user"}, .days = 11}, "expires in 10 days");

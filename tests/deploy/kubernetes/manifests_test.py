@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -71,6 +72,18 @@ class ManifestsTest(unittest.TestCase):
         for kind in ("jobset", "jobs"):
             for placement in ((), APART):
                 self.assertEqual(validate.problems(manifests(kind, placement)), [], (kind, placement))
+
+    def test_the_commands_for_the_certificates_run_as_they_are_printed(self):
+        for kind in ("jobset", "jobs"):
+            comments = [line.lstrip("# ") for line in manifests(kind, APART).splitlines() if line.startswith("#")]
+            script = "\n".join(comments[comments.index("tandemctl certs init certs"):comments.index("cd certs")])
+            with tempfile.TemporaryDirectory() as folder:
+                programs = {"PATH": f"{BUILD / 'bin'}:{os.environ['PATH']}"}
+                done = subprocess.run(["sh", "-e", "-c", script], cwd=folder, env=programs, text=True, capture_output=True,
+                                      check=False)
+                self.assertEqual(done.returncode, 0, f"{script}: {done.stderr}")
+                for role in ("controller", "agent", "trainer", "rollout"):
+                    self.assertTrue((pathlib.Path(folder) / "certs" / f"{role}.pem").exists(), role)
 
     def test_the_agents_command_is_one_that_a_shell_reads(self):
         for kind, host in (("jobset", "tandem-rollouts-0-1"), ("jobs", "tandem-rollouts-1")):
