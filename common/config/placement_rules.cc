@@ -108,6 +108,16 @@ void CheckApart(const v1::Config& c, ConfigProblems& problems) {
                   c.cluster().rollouts(), groups, c.cluster().rollouts() - groups, groups));
 }
 
+// What stays when hosts are lost.
+void CheckElastic(const v1::Cluster& cluster, ConfigProblems& problems) {
+  if (!cluster.elastic()) return;
+  problems.Require(cluster.min_rollouts() <= cluster.rollouts(),
+                   {"cluster.min_rollouts", "cluster.rollouts"},
+                   fmt::format("cluster.min_rollouts is {} and cluster.rollouts {}: a run cannot "
+                               "have fewer than it must; lower the first",
+                               cluster.min_rollouts(), cluster.rollouts()));
+}
+
 }  // namespace
 
 void CheckPlacement(const v1::Config& config, ConfigProblems& problems) {
@@ -120,6 +130,7 @@ void CheckPlacement(const v1::Config& config, ConfigProblems& problems) {
               problems);
   cluster.hybrid_engine() ? CheckPairs(cluster, problems) : CheckApart(config, problems);
   if (cluster.hybrid_engine()) CheckHostsOfPairs(config, problems);
+  CheckElastic(cluster, problems);
   const std::string ports = PortRangeProblem(cluster.port_range(), TopologyOf(config));
   problems.Require(ports.empty(), {"cluster.port_range"}, ports);
 }

@@ -104,6 +104,13 @@ RegistryOptions WithLoadLog(RegistryOptions options, LoadLog& load) {
   return options;
 }
 
+// Of a registry or a probe.
+template <typename Options>
+Options WithRollouts(Options options, const std::shared_ptr<ActiveRollouts>& rollouts) {
+  options.rollouts = rollouts;
+  return options;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SampleStore>> OpenSamples(const v1::Config& config) {
@@ -129,13 +136,22 @@ RunCore::RunCore(const AssemblyOptions& options,
       options_(std::move(train)),
       run_id_(std::move(run_id)),
       control_(options_.total_steps, options.start),
-      probe_(MakeProbeOptions(*config_, inputs_.tokenizer->vocab_size())),
-      registry_(WithLoadLog(MakeRegistryOptions(
-                                *config_, inputs_.tokenizer->digest(), options.build, options.host),
-                            load_),
-                RealClock()),
+      active_rollouts_(std::make_shared<ActiveRollouts>(TopologyOf(*config_).rollouts)),
+      probe_(WithRollouts(MakeProbeOptions(*config_, inputs_.tokenizer->vocab_size()),
+                          active_rollouts_)),
+      registry_(
+          WithRollouts(
+              WithLoadLog(MakeRegistryOptions(
+                              *config_, inputs_.tokenizer->digest(), options.build, options.host),
+                          load_),
+              active_rollouts_),
+          RealClock()),
       agents_(MakeAgentOptions(*config_, options.build), RealClock()),
-      pool_(registry_, GrpcClients(*config_, stores_.blackbox), TopologyOf(*config_), RealClock()),
+      pool_(registry_,
+            GrpcClients(*config_, stores_.blackbox),
+            TopologyOf(*config_),
+            RealClock(),
+            active_rollouts_),
       shown_(MakeShownProgress(*config_, log_json_)),
       events_(*stores_.records, stores_.blackbox.get(), RealClock()),
       progress_({shown_.get(), &events_}),
@@ -246,6 +262,25 @@ void RunCore::LetAgentsGo() {
   }
 }
 
+void RunCore::MoveWorkers() {
+  for (const AgentEntry& lost : agents_.DetectLost()) {
+    LogWarn("No beat from {} for cluster.heartbeat_timeout_seconds: another may take its place",
+            lost.Text());
+  }
+  for (const MovedWorkers& moved : agents_.MoveWorkers()) {
+    for (const WorkerKey& key : moved.workers) {
+      const std::optional<WorkerEntry> worker = registry_.Find(key);
+      if (worker && worker->announcement.host == moved.left) {
+        registry_.MarkLost(key, worker->incarnation, WorkerLoss::kReplaced);
+      }
+      // Last, as one that is still ready would be taken in again.
+      if (moved.left_out) active_rollouts_->LeaveOut(key.rank);
+    }
+    LogWarn("{}", moved.text);
+    events_.OnEvent({.severity = "warning", .kind = "loss", .text = moved.text});
+  }
+}
+
 void RunCore::TellListening(const std::string& address) {
   const ThreadsByRole threads = ComputeThreads(*config_);
   LogInfo("listening on {}, {} compute threads a trainer, {} a rollout", address, threads.trainer,
@@ -305,10 +340,7 @@ absl::Status RunCore::Serve(const StepContext& context,
     while (!over) {
       pool_.DetectLostAndCancelCalls();
       hangs.Poll();
-      for (const AgentEntry& lost : agents_.DetectLost()) {
-        LogWarn("No beat from {} for cluster.heartbeat_timeout_seconds: another may take its place",
-                lost.Text());
-      }
+      MoveWorkers();
       RealClock().Sleep(absl::Milliseconds(200));
     }
   });
@@ -322,7 +354,7 @@ absl::Status RunCore::Serve(const StepContext& context,
   over = true;
   watch.Join();
   cluster.StopWorkers();
-  pool_.ShutdownAll();
+  ShutDownWorkers(pool_);
   LetAgentsGo();
   server->Shutdown(absl::Seconds(1));
   holders.Remove();

@@ -108,6 +108,8 @@ class RunCore {
   void EndRun(const absl::Status& failure);
   // Tells the agents of hosts that the run is over, which takes them a beat.
   void LetAgentsGo();
+  // Lets go of workers whose host is lost, so that others may run them.
+  void MoveWorkers();
   void TellListening(const std::string& address);
 
   const std::unique_ptr<const v1::Config> config_;
@@ -119,6 +121,7 @@ class RunCore {
   const std::string run_id_;
   std::string memory_plan_;
   RunControl control_;
+  const std::shared_ptr<ActiveRollouts> active_rollouts_;
   ParityProbe probe_;
   LoadLog load_;
   WorkerRegistry registry_;

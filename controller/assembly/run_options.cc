@@ -169,6 +169,7 @@ RegistryOptions MakeRegistryOptions(const v1::Config& config,
                                     const BuildInfo& build,
                                     const HostId& host) {
   return {.topology = TopologyOf(config),
+          .any_host = config.cluster().elastic(),
           .heartbeat_timeout = absl::Seconds(config.cluster().heartbeat_timeout_seconds()),
           .progress_limit = absl::Seconds(config.cluster().progress_timeout_seconds() +
                                           config.cluster().heartbeat_timeout_seconds()),
@@ -188,6 +189,10 @@ AgentRegistryOptions MakeAgentOptions(const v1::Config& config, const BuildInfo&
   return {.topology = TopologyOf(config),
           .device = config.trainer().device() == "cuda" ? "cuda" : "cpu",
           .heartbeat_timeout = absl::Seconds(cluster.heartbeat_timeout_seconds()),
+          .elastic = cluster.elastic(),
+          .spare_hosts = static_cast<int>(cluster.spare_hosts()),
+          .min_rollouts = static_cast<int>(cluster.min_rollouts()),
+          .join_time = absl::Seconds(cluster.register_timeout_seconds()) / 2,
           .build = BuildText(build),
           .build_id = BuildId(build),
           .allow_other_build = cluster.allow_other_build(),

@@ -28,6 +28,8 @@ std::vector<int32_t> DrawPrompt(uint64_t stream, int64_t tokens, int64_t vocab_l
 
 ParityProbe::ParityProbe(const ParityProbeOptions& options)
     : topology_(options.topology),
+      rollouts_(options.rollouts ? options.rollouts
+                                 : std::make_shared<ActiveRollouts>(options.topology.rollouts)),
       temperature_(options.temperature),
       response_tokens_(std::min(kProbeResponseTokens, options.max_tokens - 1)) {
   for (const int64_t tokens : ProbeSequences(options.max_tokens)) {
@@ -64,7 +66,7 @@ std::vector<GroupRequest> ParityProbe::Begin(int64_t step, int64_t version) {
   asked_.clear();
   results_.clear();
   std::vector<GroupRequest> groups;
-  for (int rank = 0; rank < topology_.rollouts; ++rank) {
+  for (const int rank : rollouts_->Ranks()) {
     for (size_t p = 0; p < prompts_.size(); ++p) groups.push_back(Ask(rank, p, 0));
   }
   return groups;
@@ -152,10 +154,17 @@ absl::Status ParityProbe::PutLogProbs(int64_t step,
 
 absl::StatusOr<int64_t> ParityProbe::Compare() const {
   const MutexLock lock(probe_mutex_);
-  size_t expected = 0;
-  for (const auto& [key, attempts] : asked_) expected += static_cast<size_t>(attempts);
-  if (results_.size() != expected) {
-    return Internal("{} of {} probe samples of step {} were returned", results_.size(), expected,
+  size_t expected = 0, missing = 0;
+  for (const auto& [key, attempts] : asked_) {
+    const auto& [rank, prompt] = key;
+    if (!rollouts_->Contains(rank)) continue;
+    expected += static_cast<size_t>(attempts);
+    for (int attempt = 0; attempt < attempts; ++attempt) {
+      if (!results_.contains({rank, IdOf(rank, prompt, attempt)})) ++missing;
+    }
+  }
+  if (missing > 0) {
+    return Internal("{} of {} probe samples of step {} were returned", expected - missing, expected,
                     step_);
   }
   int64_t tokens = 0;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,12 +17,15 @@
 #include "common/memory/op_sizes.h"
 #include "common/types/sample.h"
 #include "common/types/topology.h"
+#include "controller/workers/agents/active_rollouts.h"
 #include "controller/workers/rollout_client.h"
 
 namespace tandem {
 
 struct ParityProbeOptions {
   Topology topology;
+  // Those that are asked; null: all, for ever.
+  std::shared_ptr<const ActiveRollouts> rollouts;
   int64_t vocab_limit = 1;   // token ids are below it
   float temperature = 1.0f;  // of the run's own samples
   // Tokens of prompt and response that fit a rollout and a micro-batch, at least 2.
@@ -62,7 +66,8 @@ class ParityProbe {
                            const std::vector<float>& log_probs);
 
   // Returns the number of tokens compared, all with equal bits. DataLoss names the first difference
-  // by rollout, position and both values. Internal: a sample or its log-probs are missing.
+  // by rollout, position and both values. Internal: a sample or its log-probs are missing, of a
+  // rollout that still takes part.
   absl::StatusOr<int64_t> Compare() const;
 
  private:
@@ -78,6 +83,7 @@ class ParityProbe {
   uint64_t IdOf(int rank, size_t prompt, int attempt) const;
 
   const Topology topology_;
+  const std::shared_ptr<const ActiveRollouts> rollouts_;
   const float temperature_;
   const int64_t response_tokens_;
   std::vector<std::vector<int32_t>> prompts_;

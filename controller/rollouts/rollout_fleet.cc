@@ -29,7 +29,7 @@ RolloutRejoin RolloutFleet::MakeRejoin(int64_t version, RestartBudget& budget) {
 std::vector<Replica> RolloutFleet::Replicas(int64_t version, RolloutRejoin& rejoin) {
   const std::vector<int> behind = weights_.Behind(version);
   std::vector<Replica> replicas;
-  for (int rank = 0; rank < pool_.topology().rollouts; ++rank) {
+  for (const int rank : pool_.active_rollouts().Ranks()) {
     auto client = pool_.rollout(rank);
     Replica replica{.rank = rank, .client = client.ok() ? *client : nullptr};
     if (std::count(behind.begin(), behind.end(), rank) == 0) {
@@ -46,7 +46,7 @@ std::vector<Replica> RolloutFleet::Replicas(int64_t version, RolloutRejoin& rejo
 std::vector<Replica> RolloutFleet::Present(int64_t version) {
   const std::vector<int> behind = weights_.Behind(version);
   std::vector<Replica> replicas;
-  for (int rank = 0; rank < pool_.topology().rollouts; ++rank) {
+  for (const int rank : pool_.active_rollouts().Ranks()) {
     auto client = pool_.rollout(rank);
     if (!client.ok() || std::count(behind.begin(), behind.end(), rank) > 0) continue;
     replicas.push_back({.rank = rank, .client = *std::move(client)});
@@ -96,6 +96,10 @@ absl::Status RolloutFleet::Generate(std::vector<GroupRequest> groups,
     groups = std::move(result.unfinished);
     TANDEM_ASSIGN_OR_RETURN(JoiningReplicas joining, rejoined());
     Append(groups, std::move(joining.groups));
+    // Nobody else may generate what is for a rollout that has been left out since.
+    std::erase_if(groups, [&](const GroupRequest& group) {
+      return group.rank >= 0 && !pool_.active_rollouts().Contains(group.rank);
+    });
     if (groups.empty()) return absl::OkStatus();
   }
 }
@@ -122,7 +126,9 @@ absl::Status RolloutFleet::CallAll(
     if (lost.empty()) return absl::OkStatus();
     TANDEM_RETURN_IF_ERROR(rejoin.WaitForAll());
     if (on_rejoin) TANDEM_RETURN_IF_ERROR(on_rejoin(lost));
+    std::erase_if(lost, [&](int rank) { return !pool_.active_rollouts().Contains(rank); });
     ranks = std::move(lost);
+    if (ranks.empty()) return absl::OkStatus();
   }
 }
 

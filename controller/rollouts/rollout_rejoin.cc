@@ -53,7 +53,9 @@ absl::Status RolloutRejoin::WaitForAll() {
 }
 
 void RolloutRejoin::Start() {
-  if (thread_ != nullptr || lost_.empty() || !failure_.ok()) return;
+  if (thread_ != nullptr || !failure_.ok()) return;
+  ForgetLeftOut(&lost_);
+  if (lost_.empty()) return;
   const absl::Status& reason = lost_.front().reason;
   failure_ = budget_.Charge(WorkerRole::kRollout, reason);
   if (!failure_.ok()) return;
@@ -71,6 +73,11 @@ void RolloutRejoin::Start() {
     synced_ = Sync();
     done_ = true;
   });
+}
+
+void RolloutRejoin::ForgetLeftOut(std::vector<Loss>* losses) const {
+  std::erase_if(*losses,
+                [this](const Loss& loss) { return !pool_.active_rollouts().Contains(loss.rank); });
 }
 
 absl::Status RolloutRejoin::Sync() {
@@ -106,6 +113,7 @@ void RolloutRejoin::Finish() {
   if (synced_.ok()) {
     budget_.CloseIncident();
     ClaimSyncedLosses();
+    ForgetLeftOut(&rejoining_);
     for (const Loss& loss : std::exchange(rejoining_, {})) {
       auto client = pool_.rollout(loss.rank);
       if (!client.ok()) {

@@ -58,6 +58,8 @@ class RolloutRejoin {
     absl::Status reason;
   };
 
+  // Removes rollouts that take no part any more, and so do not come back.
+  void ForgetLeftOut(std::vector<Loss>* losses) const;
   // Starts the thread for all losses that were reported since the last one.
   void Start();
   // Runs on the thread.

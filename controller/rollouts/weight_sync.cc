@@ -42,7 +42,7 @@ class WakeReports {
 
 std::vector<int> WeightSync::Behind(int64_t version) {
   std::vector<int> ranks;
-  for (const int rank : routes_.rollouts()) {
+  for (const int rank : pool_.active_rollouts().Ranks()) {
     const auto client = pool_.rollout(rank);
     const Held& held = serving_[rank];
     if (!client.ok() || (*client)->incarnation() != held.incarnation || held.version != version) {
@@ -79,7 +79,7 @@ void WeightSync::Forget(const std::vector<int>& ranks) {
 
 absl::Status WeightSync::EndStaleUpdates() {
   return AllAnswered(
-      CallRollouts(pool_, routes_.rollouts(), [](RolloutClient& client, int, StatusDone done) {
+      CallRollouts(pool_, AllRanks(pool_), [](RolloutClient& client, int, StatusDone done) {
         client.AbortUpdate("the trainers start again from a checkpoint", std::move(done));
       }));
 }
@@ -186,6 +186,10 @@ absl::StatusOr<WeightSyncResult> WeightSync::Sync(
     const std::string& reference_dir,
     const Interrupted& interrupted,
     const std::function<void(const WeightSyncResult&)>& before_check) {
+  for (const int rank : pool_.active_rollouts().TakeIn(
+           [this](int left_out) { return pool_.rollout(left_out).ok(); })) {
+    LogInfo("rollout {} takes part again", rank);
+  }
   WeightSyncResult result{.ranks = Behind(version)};
   if (result.ranks.empty()) return result;
   for (const int rank : result.ranks) serving_.erase(rank);
@@ -247,7 +251,7 @@ absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake(const Interrupted& i
 }
 
 absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::Check(const std::string& reference_dir) {
-  TANDEM_ASSIGN_OR_RETURN(Checked checked, CheckOn(routes_.rollouts(), reference_dir));
+  TANDEM_ASSIGN_OR_RETURN(Checked checked, CheckOn(AllRanks(pool_), reference_dir));
   std::vector<WeightCheckResult> by_rollout;
   for (auto& [rank, result] : checked.results) by_rollout.push_back(std::move(result));
   return by_rollout;

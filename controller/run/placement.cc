@@ -84,7 +84,7 @@ absl::Status ColocatedPlacement::BeforeTraining(const StepContext& context,
   TANDEM_RETURN_IF_ERROR(
       context.fleet.CallAll(batch.version, SleepAndReport(options_.sleep, reports), probe));
   for (size_t rank = 0; rank < reports.size(); ++rank) {
-    ReportSleep(static_cast<int>(rank), *reports[rank], batch.phases);
+    if (reports[rank]) ReportSleep(static_cast<int>(rank), *reports[rank], batch.phases);
   }
   return absl::OkStatus();
 }

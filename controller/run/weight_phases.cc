@@ -1,5 +1,6 @@
 #include "controller/run/weight_phases.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,14 +23,18 @@ void ReportSync(const WeightSyncResult& result, PhaseRecorder& phases) {
 absl::Status WeightPhases::Verify(StepBatch& batch) {
   if (!options_.probe) return absl::OkStatus();
   batch.phases.Begin("verify");
-  std::vector<PhaseReport> reports(static_cast<size_t>(context_.pool.topology().rollouts));
+  std::vector<std::optional<PhaseReport>> reports(
+      static_cast<size_t>(context_.pool.topology().rollouts));
   const auto verify = [&](RolloutClient& rollout, int rank, StatusDone done) {
-    PhaseReport& own = reports[static_cast<size_t>(rank)];
+    std::optional<PhaseReport>& own = reports[static_cast<size_t>(rank)];
     const auto keep = [&own](PhaseReport report) { own = std::move(report); };
     rollout.VerifyWeights(position_.version, Keeping<PhaseReport>(keep, std::move(done)));
   };
   TANDEM_RETURN_IF_ERROR(context_.fleet.CallAll(position_.version, verify));
-  batch.phases.Report(WorkerRole::kRollout, reports);
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    if (!reports[rank]) continue;  // it does not take part
+    batch.phases.Report({WorkerRole::kRollout, static_cast<int>(rank)}, *reports[rank]);
+  }
   return absl::OkStatus();
 }
 

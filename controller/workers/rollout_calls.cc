@@ -1,7 +1,6 @@
 #include "controller/workers/rollout_calls.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "common/base/status.h"
@@ -17,8 +16,9 @@ std::optional<int64_t> PrefillTokenCounter::Tokens() const {
   const auto now = Read(pool_);
   if (!now) return std::nullopt;
   int64_t tokens = 0;
-  for (size_t rank = 0; rank < now->size(); ++rank) {
-    const Count &from = (*before_)[rank], &to = (*now)[rank];
+  if (now->size() != before_->size()) return std::nullopt;
+  for (size_t i = 0; i < now->size(); ++i) {
+    const Count &from = (*before_)[i], &to = (*now)[i];
     if (from.incarnation != to.incarnation) return std::nullopt;
     tokens += to.tokens - from.tokens;
   }
@@ -32,7 +32,7 @@ std::optional<std::vector<PrefillTokenCounter::Count>> PrefillTokenCounter::Read
     RunningCalls running;
   };
   std::vector<std::shared_ptr<RolloutClient>> clients;
-  for (int rank = 0; rank < pool.topology().rollouts; ++rank) {
+  for (const int rank : pool.active_rollouts().Ranks()) {
     auto rollout = pool.rollout(rank);
     if (!rollout.ok()) return std::nullopt;
     clients.push_back(*std::move(rollout));
@@ -110,10 +110,6 @@ absl::Status AllAnswered(const std::vector<RolloutAnswer>& answers) {
   return WithMessage(worst, message);
 }
 
-std::vector<int> AllRanks(const WorkerPool& pool) {
-  std::vector<int> ranks(static_cast<size_t>(pool.topology().rollouts));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
+std::vector<int> AllRanks(const WorkerPool& pool) { return pool.active_rollouts().Ranks(); }
 
 }  // namespace tandem

@@ -33,7 +33,7 @@ class PrefillTokenCounter {
   static std::optional<std::vector<Count>> Read(WorkerPool& pool);
 
   WorkerPool& pool_;
-  const std::optional<std::vector<Count>> before_;  // by rank
+  const std::optional<std::vector<Count>> before_;  // of those that take part, by rank
 };
 
 // Starts a call to one of several rollouts, whose end `done` hears of.
@@ -59,6 +59,7 @@ std::vector<RolloutAnswer> CallRollouts(WorkerPool& pool,
 // how many more.
 absl::Status AllAnswered(const std::vector<RolloutAnswer>& answers);
 
+// Of the rollouts that take part, ascending.
 std::vector<int> AllRanks(const WorkerPool& pool);
 
 }  // namespace tandem

@@ -182,15 +182,16 @@ void WorkerPool::DetectLostAndCancelCalls() {
   }
 }
 
-void WorkerPool::ShutdownAll() {
+void ShutDownWorkers(WorkerPool& pool) {
+  const Topology& workers = pool.topology();
   const auto running =
-      std::make_shared<RunningCalls>(static_cast<size_t>(topology_.trainers + topology_.rollouts));
+      std::make_shared<RunningCalls>(static_cast<size_t>(workers.trainers + workers.rollouts));
   const auto end = [running](const absl::Status&) { running->End(); };
   const auto shut_down = [&](const auto& worker) {
     worker.ok() ? (*worker)->Shutdown(end) : running->End();
   };
-  for (int rank = 0; rank < topology_.rollouts; ++rank) shut_down(rollout(rank));
-  for (int rank = 0; rank < topology_.trainers; ++rank) shut_down(trainer(rank));
+  for (int rank = 0; rank < workers.rollouts; ++rank) shut_down(pool.rollout(rank));
+  for (int rank = 0; rank < workers.trainers; ++rank) shut_down(pool.trainer(rank));
   running->WaitForAll();
 }
 

@@ -18,6 +18,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/types/topology.h"
+#include "controller/workers/agents/active_rollouts.h"
 #include "controller/workers/rollout_client.h"
 #include "controller/workers/trainer_client.h"
 #include "controller/workers/worker_registry.h"
@@ -43,14 +44,22 @@ struct WorkerProcess {
 // Thread-safe.
 class WorkerPool {
  public:
-  // `registry` and `clock` must outlive the pool.
+  // `registry` and `clock` must outlive the pool. Without `rollouts` all take part for ever.
   WorkerPool(WorkerRegistry& registry,
              ClientFactory factory,
              const Topology& topology,
-             Clock& clock)
-      : registry_(registry), factory_(std::move(factory)), topology_(topology), clock_(clock) {}
+             Clock& clock,
+             std::shared_ptr<ActiveRollouts> rollouts = nullptr)
+      : registry_(registry),
+        factory_(std::move(factory)),
+        topology_(topology),
+        clock_(clock),
+        rollouts_in_run_(rollouts ? std::move(rollouts)
+                                  : std::make_shared<ActiveRollouts>(topology.rollouts)) {}
 
   const Topology& topology() const { return topology_; }
+  // Those to call; ranks are those of the topology.
+  ActiveRollouts& active_rollouts() const { return *rollouts_in_run_; }
   Clock& clock() const { return clock_; }
 
   // Blocks until every worker is ready. DeadlineExceeded names the missing workers, and
@@ -88,18 +97,19 @@ class WorkerPool {
   // call to a dead worker has to wait for its deadline.
   void DetectLostAndCancelCalls();
 
-  // Asks all ready workers to end, concurrently. Errors are ignored: a worker that does not answer
-  // has ended already.
-  void ShutdownAll();
-
  private:
   WorkerRegistry& registry_;
   const ClientFactory factory_;
   const Topology topology_;
   Clock& clock_;
+  const std::shared_ptr<ActiveRollouts> rollouts_in_run_;
   Mutex clients_mutex_;
   std::map<int, std::shared_ptr<TrainerClient>> trainers_ ABSL_GUARDED_BY(clients_mutex_);
   std::map<int, std::shared_ptr<RolloutClient>> rollouts_ ABSL_GUARDED_BY(clients_mutex_);
 };
+
+// Asks all ready workers to end, concurrently. Errors are ignored: a worker that does not answer
+// has ended already.
+void ShutDownWorkers(WorkerPool& pool);
 
 }  // namespace tandem

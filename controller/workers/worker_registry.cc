@@ -50,6 +50,13 @@ absl::Status LeadsNowhere(const Announcement& called,
       called.key.Text());
 }
 
+absl::Status HasBeenReplaced(const WorkerEntry& worker) {
+  return MakeStatus(absl::StatusCode::kAborted,
+                    "{} on {} counted as lost with its host, and another host runs it or it is "
+                    "left out: process {} ends",
+                    worker.key().Text(), worker.announcement.host.Text(), worker.announcement.pid);
+}
+
 std::string DeviceText(const Announcement& announcement) {
   if (announcement.device_uuid.empty()) return announcement.device;
   return announcement.device + ", GPU " + announcement.device_uuid;
@@ -73,6 +80,7 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcemen
   const WorkerEntry* const holder = LastHolder(key);
   const bool same_process =
       holder != nullptr && holder->announcement.boot_nonce == announcement.boot_nonce;
+  if (same_process && holder->replaced) return HasBeenReplaced(*holder);
   if (holder != nullptr && !same_process) {
     TANDEM_RETURN_IF_ERROR(CheckFree(announcement, *holder));
   }
@@ -232,6 +240,7 @@ std::string WorkerRegistry::HostsText(WorkerRole role, const Announcement& comer
 }
 
 absl::Status WorkerRegistry::CheckHost(const Announcement& announcement) const {
+  if (options_.any_host) return absl::OkStatus();
   const WorkerKey& key = announcement.key;
   const std::string role = RoleName(key.role);
   const bool is_trainer = key.role == WorkerRole::kTrainer;
@@ -274,6 +283,7 @@ absl::Status WorkerRegistry::CheckPartner(const Announcement& announcement) cons
 }
 
 absl::Status WorkerRegistry::CheckOwnDevice(const Announcement& announcement) const {
+  if (options_.any_host) return absl::OkStatus();  // a lost host's workers may share a device
   for (const auto& [key, entry] : workers_) {
     const Announcement& other = entry.announcement;
     if (key == announcement.key || entry.state == WorkerEntry::State::kLost) continue;
@@ -414,6 +424,7 @@ absl::Status WorkerRegistry::Heartbeat(const WorkerKey& key,
   const MutexLock lock(workers_mutex_);
   TANDEM_RETURN_IF_ERROR(CheckCurrentLocked(key, incarnation));
   WorkerEntry& entry = workers_.at(key);
+  if (entry.replaced) return HasBeenReplaced(entry);
   TANDEM_RETURN_IF_ERROR(CheckNumericsOf(entry, news.numerics_class));
   const bool still = news.progress.still_for >= options_.progress_limit;
   if (still && entry.stands_still && entry.state == WorkerEntry::State::kLost) {
@@ -455,7 +466,8 @@ void WorkerRegistry::MarkLost(const WorkerKey& key, int64_t incarnation, WorkerL
   if (!CheckCurrentLocked(key, incarnation).ok()) return;
   WorkerEntry& entry = workers_.at(key);
   entry.state = WorkerEntry::State::kLost;
-  if (loss == WorkerLoss::kEnded) entry.ended = true;
+  if (loss != WorkerLoss::kNoAnswer) entry.ended = true;
+  if (loss == WorkerLoss::kReplaced) entry.replaced = true;
 }
 
 std::optional<WorkerEntry> WorkerRegistry::Find(const WorkerKey& key) const {
@@ -509,6 +521,9 @@ std::vector<std::string> WorkerRegistry::Missing() const {
         role == WorkerRole::kTrainer ? options_.topology.trainers : options_.topology.rollouts;
     for (int rank = 0; rank < count; ++rank) {
       const WorkerKey key{role, rank};
+      const bool left_out =
+          role == WorkerRole::kRollout && options_.rollouts && !options_.rollouts->Contains(rank);
+      if (left_out) continue;
       const auto found = workers_.find(key);
       if (found == workers_.end()) {
         missing.push_back(AbsenceText(key));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "common/types/topology.h"
 #include "common/types/worker_key.h"
 #include "common/types/worker_load.h"
+#include "controller/workers/agents/active_rollouts.h"
 
 namespace tandem {
 
@@ -87,7 +89,8 @@ struct WorkerEntry {
   bool stands_still = false;    // its last heartbeat told no progress for progress_limit
   // RegistryOptions::process_start at its registration; empty: its process is not seen from here.
   std::string process_start;
-  bool ended = false;            // its process has, as its host's agent saw
+  bool ended = false;            // its process has, as its host's agent saw, or counts as ended
+  bool replaced = false;         // another host is to run it: its process, if it lives, must end
   int64_t last_incarnation = 0;  // the highest that its rank has had
   bool restored = false;         // of an earlier controller, and not back since
   // Set by WorkerRegistry::Workers for restored workers: how much longer the rank is reserved for
@@ -100,14 +103,19 @@ struct WorkerEntry {
 // "no progress for 2m30s, in attention, layer 7"
 std::string StandstillText(const EngineProgress& progress);
 
-// Why a worker is lost: it did not answer, or its process has ended.
-enum class WorkerLoss { kNoAnswer, kEnded };
+// Why a worker is lost: it did not answer, its process has ended, or its host is lost and another
+// is to run it.
+enum class WorkerLoss { kNoAnswer, kEnded, kReplaced };
 
 // Which workers WorkerRegistry::Workers tells of.
 enum class WorkerChoice { kRegistered, kRestoredToo, kLostAndRestored };
 
 struct RegistryOptions {
   Topology topology;
+  // Those that are expected; null: all, for ever.
+  std::shared_ptr<const ActiveRollouts> rollouts;
+  // Workers may be on any host and, apart, share a device, as the controller moves them itself.
+  bool any_host = false;
   absl::Duration heartbeat_timeout = absl::Seconds(10);
   // Longer than a worker takes to end itself when its engine stands still (ProgressWatchdog).
   absl::Duration progress_limit = absl::InfiniteDuration();
@@ -170,7 +178,8 @@ class WorkerRegistry {
   // progress_limit, as lost; returns those marked now.
   std::vector<WorkerEntry> DetectLost();
   // Marks the worker lost because a call to it failed; its process may live, and then keeps the
-  // rank. kEnded: the agent of its host saw the process end, so that the rank is free.
+  // rank. kEnded: the agent of its host saw the process end, so that the rank is free. kReplaced:
+  // the rank is free as well, and the process, should it live, is told to end.
   void MarkLost(const WorkerKey& key, int64_t incarnation, WorkerLoss loss = WorkerLoss::kNoAnswer);
 
   std::optional<WorkerEntry> Find(const WorkerKey& key) const;
@@ -223,7 +232,8 @@ class WorkerRegistry {
   // that lead there.
   absl::Status CheckPeers(const Announcement& announcement) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
-  // Whether it is on one host with the ranks that the configuration puts there, and with no others.
+  // Whether it is on one host with the ranks that the configuration puts there, and with no others;
+  // unless options say any_host.
   absl::Status CheckHost(const Announcement& announcement) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   // "trainers are on a (boot 1f2e3d4c): ranks 0, 1; on b (boot 1f2e3d4c): rank 2", of those of

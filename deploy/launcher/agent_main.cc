@@ -22,6 +22,8 @@
 #include "common/process/threads.h"
 #include "deploy/launcher/agent_loop.h"
 #include "deploy/launcher/run_loop.h"
+#include "deploy/launcher/slurm/run_program.h"
+#include "deploy/launcher/slurm/step.h"
 
 namespace tandem {
 namespace {
@@ -40,6 +42,7 @@ struct AgentFlags {
   std::string log_dir;
   double grace_seconds = 20;
   double join_timeout_seconds = 120;
+  std::string requeue_job;  // of Slurm's
 };
 
 int ParseAgentFlags(int argc, char** argv, AgentFlags* flags) {
@@ -75,6 +78,10 @@ int ParseAgentFlags(int argc, char** argv, AgentFlags* flags) {
                  "seconds to wait for the controller")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  app.add_option(
+      "--requeue-job", flags->requeue_job,
+      "job of Slurm's to begin anew where the controller is lost after it was there: the "
+      "host that would do so may be lost with it");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -137,6 +144,18 @@ LaunchPlan MakeAgentPlan(const AgentFlags& flags, const AgentOrders& orders, con
   return plan;
 }
 
+// Of several agents that ask, Slurm takes the first at its word.
+void Requeue(const std::string& job) {
+  absl::StatusOr<std::string> asked = FindProgram("scontrol");
+  if (asked.ok()) asked = RunProgram(RequeueCommand(*asked, job));
+  std::fputs(
+      fmt::format("agent: the controller is lost: job {} {}\n", job,
+                  asked.ok() ? "begins anew"
+                             : "does not begin anew: " + std::string(asked.status().message()))
+          .c_str(),
+      stderr);
+}
+
 int Supervise(const AgentFlags& flags,
               const HostId& host,
               const AgentNews& news,
@@ -152,7 +171,9 @@ int Supervise(const AgentFlags& flags,
                                   .max_restarts = orders.limits.max_restarts,
                                   .restart_window = orders.limits.restart_window,
                                   .grace = absl::Seconds(flags.grace_seconds)};
-  return RunAgent(news, orders, options, &table, client);
+  const int code = RunAgent(news, orders, options, &table, client);
+  if (code == kExitPeerLost && !flags.requeue_job.empty()) Requeue(flags.requeue_job);
+  return code;
 }
 
 // While it lives, a signal that stops the agent ends it at once: nothing runs yet that would have
@@ -178,7 +199,7 @@ class StopAtOnce {
   NamedThread thread_;
 };
 
-int RunProgram(AgentFlags flags) {
+int RunAgentProgram(AgentFlags flags) {
   const absl::Status checked = CheckAgentFlags(&flags);
   if (!checked.ok()) return Fail(kExitRefused, checked);
   const absl::StatusOr<HostId> host = ThisHost(flags.node);
@@ -219,5 +240,5 @@ int main(int argc, char** argv) {
   tandem::BlockSignals(tandem::SignalReader::kAgent);
   tandem::KeepOthersFromWriting();
   tandem::InitLog("agent", flags.host_index);
-  return tandem::RunProgram(std::move(flags));
+  return tandem::RunAgentProgram(std::move(flags));
 }

@@ -39,7 +39,8 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
           .tls_cert = config.cluster().tls().cert(),
           .tls_key = config.cluster().tls().key(),
           .tls_ca = config.cluster().tls().ca(),
-          .token_file = RunTokenPath(config.cluster().run_dir())};
+          .token_file = RunTokenPath(config.cluster().run_dir()),
+          .elastic = config.cluster().elastic()};
 }
 
 RpcSecurity TlsFilesIn(const std::string& dir, const std::string& role, int rank) {
@@ -189,6 +190,8 @@ std::vector<std::string> AgentCommand(const LaunchPlan& plan, int host) {
   } else if (!node.empty()) {
     flag("advertise", node);
   }
+  // Where the job goes on without the batch host, nobody else begins it anew.
+  if (plan.elastic && !agents.job.empty()) flag("requeue-job", agents.job);
   flag("bin-dir", plan.bin_dir);
   flag("log-dir", run_dir + "/logs");
   if (!agents.tls_dir.empty()) {

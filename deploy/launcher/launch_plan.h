@@ -18,6 +18,7 @@ namespace tandem {
 struct AgentPlan {
   std::vector<std::string> nodes;  // the hosts' names, by index; empty: there are no agents
   std::string srun;                // starts them; empty: a user does
+  std::string job;                 // of Slurm's, that they are started in
   std::string shared_file;         // which a node that srun starts something on has to see
   std::string interface;           // of every node, by which others reach it; empty: its name is
   std::string tls_dir;             // of the certificates of agents and workers
@@ -52,6 +53,7 @@ struct LaunchPlan {
   std::vector<std::string> network_flags;
   std::map<ProcessId, std::string> devices;  // an agent's, "cuda:1"; else by the topology
   AgentPlan agents;                          // a launcher's
+  bool elastic = false;                      // the run may go on without some of them
 };
 
 // The three files of `role` in a folder as tls_dir; `rank` -1: of a role that has none.

@@ -79,8 +79,9 @@ int DryRun(const Flags& flags) {
 absl::StatusOr<int> HostsOfAgents(const Flags& flags, const v1::Config& config) {
   const Topology topology = TopologyOf(config);
   if (flags.slurm || (flags.agents == 0 && !topology.several_hosts())) return 0;
-  const int hosts =
-      flags.agents > 0 ? flags.agents : std::max(topology.trainer_hosts, topology.rollout_hosts);
+  const int hosts = flags.agents > 0 ? flags.agents
+                                     : std::max(topology.trainer_hosts, topology.rollout_hosts) +
+                                           static_cast<int>(config.cluster().spare_hosts());
   if (config.cluster().listen().starts_with("unix:")) {
     return InvalidArgument(
         "{}: agents on {} hosts start the workers, and cluster.listen is a Unix socket, which "
@@ -143,7 +144,8 @@ SupervisorOptions SupervisorOptionsOf(const Flags& flags, const v1::Config& conf
           .restart_window = absl::Seconds(config.cluster().restart_window_seconds()),
           .watchdog = absl::Seconds(config.cluster().watchdog_seconds()),
           .grace = absl::Seconds(flags.grace_seconds),
-          .stop_grace = absl::Seconds(flags.stop_grace_seconds)};
+          .stop_grace = absl::Seconds(flags.stop_grace_seconds),
+          .agents_may_stay_away = config.cluster().elastic()};
 }
 
 // What follows once the configuration is known to be good. `slurm`: the job that this launch is in.

@@ -65,7 +65,8 @@ absl::StatusOr<SlurmLaunch> SlurmLaunch::Create(const v1::Config& config,
     return RunProgram({scontrol, "show", "hostnames", list});
   };
   TANDEM_ASSIGN_OR_RETURN(Allocation allocation, ReadAllocation(Variable, show_host_names));
-  TANDEM_RETURN_IF_ERROR(CheckNodes(TopologyOf(config), allocation));
+  TANDEM_RETURN_IF_ERROR(
+      CheckNodes(TopologyOf(config), static_cast<int>(config.cluster().spare_hosts()), allocation));
   const absl::StatusOr<std::string> srun = FindProgram("srun");
   if (!srun.ok()) return Annotate(srun.status(), "--slurm");
   return SlurmLaunch(std::move(allocation), scontrol, *srun, interface);
@@ -127,6 +128,7 @@ absl::Status SlurmLaunch::Extend(LaunchPlan* plan) const {
   plan->agents.nodes = allocation_.nodes;
   plan->agents.srun = srun_;
   plan->agents.interface = interface_;
+  plan->agents.job = allocation_.job;
   if (!tls_dir_.empty()) plan->agents.tls_dir = tls_dir_;
   // A name that no node has looked for before, as some file systems remember what is not there.
   plan->agents.shared_file = std::filesystem::absolute(plan->run_dir) /

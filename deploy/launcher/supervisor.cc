@@ -147,6 +147,11 @@ void Supervisor::Restart(ProcessId id, const std::string& died, Instant now, Act
         fmt::format("{}, and all restarts of {} {} are used (cluster.max_restarts = {})", died,
                     id.role == Role::kAgent ? "an" : "a", RoleName(id.role), options_.max_restarts);
     Blame(id, why, actions);
+    if (MayStayAway(id)) {
+      processes_[id].let_go = false;
+      processes_[id].restart_at = Instant::InfiniteFuture();
+      return Say("The run goes on without " + id.ToString() + ".", actions);
+    }
     const int code = id.role == Role::kAgent ? kExitRestart : kExitInternal;
     return GiveUp(id, code, why, now, actions);
   }
@@ -158,6 +163,13 @@ void Supervisor::Restart(ProcessId id, const std::string& died, Instant now, Act
         actions);
   const Actions due = OnTick(now);
   actions->insert(actions->end(), due.begin(), due.end());
+}
+
+bool Supervisor::MayStayAway(ProcessId id) const {
+  return options_.agents_may_stay_away && id.role == Role::kAgent &&
+         std::any_of(processes_.begin(), processes_.end(), [](const auto& entry) {
+           return entry.first.role == Role::kAgent && entry.second.alive;
+         });
 }
 
 void Supervisor::GiveUp(

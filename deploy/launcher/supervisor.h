@@ -20,7 +20,8 @@
 //
 // A launcher's agents know from the controller that the run is over, and end by themselves; one
 // that still runs `leave_time` later is asked to. Restarts of agents that are spent end the run
-// with kExitRestart: on other hosts it may go on.
+// with kExitRestart: on other hosts it may go on. Where agents_may_stay_away, the run goes on
+// without those that are not started again, as long as one runs.
 #pragma once
 
 #include <deque>
@@ -76,6 +77,7 @@ struct SupervisorOptions {
   // From a worker's exit with 0 to the controller's, and from the controller's exit to an agent's.
   absl::Duration leave_time = absl::Seconds(10);
   absl::Duration restart_delay = absl::Seconds(1);  // of a second and later restart of a process
+  bool agents_may_stay_away = false;                // their hosts' workers run elsewhere
 };
 
 // Not thread-safe.
@@ -122,6 +124,8 @@ class Supervisor {
   void OnWorkerExit(ProcessId id, ProcessExit exit, Instant now, Actions* actions);
   void OnDismissedExit(ProcessId id, Actions* actions);
   void Restart(ProcessId id, const std::string& died, Instant now, Actions* actions);
+  // Whether the run goes on without agent `id`, which has ended.
+  bool MayStayAway(ProcessId id) const;
   void KillSilentController(Instant now, Actions* actions);
   Instant WatchdogDeadline() const { return alive_at_ + options_.watchdog; }
   void StartDue(Instant now, Actions* actions);

@@ -155,6 +155,7 @@ INSIDE = {
     "controller/partial_rollout/buffer": [],
     "controller/partial_rollout": ["controller/partial_rollout/buffer"],
     "controller/workers/agents": [],
+    "controller/workers": ["controller/workers/agents"],
     "controller/reward/scorers": ["controller/reward"],
     "controller/step/summary": [],
     "controller/step": ["controller/step/summary"],

@@ -109,6 +109,36 @@ TEST_CASE("a node that crashes is replaced by another, and the bits stay") {
   rig.cluster.WaitForNode("node2");
 }
 
+// A job that goes on without a node, and its third node spare.
+struct ElasticJob : TwoNodes {
+  ElasticJob() {
+    Set("cluster.elastic", "true");
+    Set("cluster.spare_hosts", "1");
+    Set("cluster.heartbeat_timeout_seconds", "3");
+    Set("cluster.controller_lost_seconds", "10");
+    Set("cluster.watchdog_seconds", "9");
+  }
+  std::string SubmitOnThree() { return cluster.Submit(*this, 3, {}, {"--no-kill"}); }
+};
+
+TEST_CASE("a job goes on without a node that crashes, on its spare one, and the bits stay") {
+  ElasticJob rig;
+  rig.SetFault("trainer", 1, "train", 2, "stop");
+  const std::string job = rig.SubmitOnThree();
+  WaitUntil("the second step", [&] { return rig.FaultFired(); });
+  rig.cluster.Do("crash", "node2");
+  const JobState ended = rig.cluster.WaitForEnd(job);
+  INFO(rig.Logs());
+  REQUIRE(ended.name == "COMPLETED");
+  REQUIRE(ended.restarts == 0);
+  REQUIRE(Has(rig.Log("controller"), "host 1 on node2 (boot "));
+  REQUIRE(Has(rig.Log("controller"), ") runs trainer 1 and rollout 1"));
+  REQUIRE(rig.LeftBehind() == "");
+  RequireBitsOfOneHost(rig);
+  rig.cluster.Do("boot", "node2");
+  rig.cluster.WaitForNode("node2");
+}
+
 TEST_CASE("a run directory that the nodes do not share is said at the start") {
   TwoNodes rig;
   rig.Set("cluster.run_dir", rig.cluster.local_disk() + "/run");

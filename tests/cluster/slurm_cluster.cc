@@ -96,14 +96,14 @@ void SlurmCluster::Do(const std::string& verb, const std::string& node) {
 
 std::string SlurmCluster::Submit(const ClusterRig& rig,
                                  int nodes,
-                                 const std::vector<std::string>& launcher_flags) {
+                                 const std::vector<std::string>& launcher_flags,
+                                 const std::vector<std::string>& sbatch_flags) {
   const std::vector<std::string> flags = rig.ConfigFlags();  // --config FILE --set CHANGE...
-  std::vector<std::string> arguments = {"run",
-                                        "sbatch",
-                                        "--parsable",
+  std::vector<std::string> arguments = {"run", "sbatch", "--parsable",
                                         fmt::format("--nodes={}", nodes),
-                                        "--output=" + rig.launcher_log(),
-                                        "deploy/slurm/tandem.sbatch"};
+                                        "--output=" + rig.launcher_log()};
+  arguments.insert(arguments.end(), sbatch_flags.begin(), sbatch_flags.end());
+  arguments.push_back("deploy/slurm/tandem.sbatch");
   arguments.insert(arguments.end(), flags.begin() + 1, flags.end());
   arguments.insert(arguments.end(), launcher_flags.begin(), launcher_flags.end());
   std::map<std::string, std::string> env = rig.env();

@@ -37,7 +37,8 @@ class SlurmCluster {
   // Submits deploy/slurm/tandem.sbatch for a rig. Returns the job's number.
   std::string Submit(const ClusterRig& rig,
                      int nodes,
-                     const std::vector<std::string>& launcher_flags = {});
+                     const std::vector<std::string>& launcher_flags = {},
+                     const std::vector<std::string>& sbatch_flags = {});
   JobState StateOf(const std::string& job);
   JobState WaitForEnd(const std::string& job);
   // Until a node can take jobs again.

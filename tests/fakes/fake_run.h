@@ -220,9 +220,10 @@ class FakeRun {
       CheckPolicy check_policy = {},
       ScrambleMode scramble = ScrambleMode::kOff,
       std::unique_ptr<WeightCheckFiles> check_files = MakeFullCheckFiles({.model_dir = "/model"}))
-      : registry({.topology = topology}, clock),
-        pool(registry, Factory(), topology, clock),
-        probe({.topology = topology, .vocab_limit = 100}),
+      : active(std::make_shared<ActiveRollouts>(topology.rollouts)),
+        registry({.topology = topology, .rollouts = active}, clock),
+        pool(registry, Factory(), topology, clock, active),
+        probe({.topology = topology, .rollouts = active, .vocab_limit = 100}),
         own_placement(MakePlacement(topology, options)),
         weights(pool, placement.Routes(), std::move(check_files), check_policy, scramble),
         budget(max_restarts) {
@@ -315,7 +316,7 @@ class FakeRun {
           role == WorkerRole::kTrainer ? pool.topology().trainers : pool.topology().rollouts;
       for (int rank = 0; rank < count; ++rank) {
         const WorkerKey key{role, rank};
-        if (registry.ReadyIncarnation(key)) continue;
+        if (registry.ReadyIncarnation(key) || stay_away.contains(key)) continue;
         // The others were only cut off for a moment and come back as they were.
         if (dies_.erase(key) > 0 || !registry.Find(key)) ++nonce_of_[key];
         (void)registry.Register({.protocol = kProtocolVersion,
@@ -344,6 +345,8 @@ class FakeRun {
   std::set<int64_t> skipped_versions;                    // that the trainers make without an update
   float first_log_prob = -1.0f;                          // of every sample
   FakeResponses responses;                               // of every rollout
+  std::set<WorkerKey> stay_away;                         // are not started again
+  const std::shared_ptr<ActiveRollouts> active;
   WorkerRegistry registry;
   WorkerPool pool;
   ParityProbe probe;

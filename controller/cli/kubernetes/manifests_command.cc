@@ -121,6 +121,12 @@ std::vector<std::string> PathSettings(const v1::Config& config) {
 
 // What the manifests set themselves must not be set twice.
 absl::Status CheckCluster(const v1::Cluster& cluster) {
+  if (cluster.spare_hosts() > 0) {
+    return InvalidArgument(
+        "cluster.spare_hosts={}: no pods are written that run nothing, as Kubernetes replaces a "
+        "lost one itself; leave the key out",
+        cluster.spare_hosts());
+  }
   if (cluster.tls().ca().empty() && cluster.tls().cert().empty() && cluster.tls().key().empty()) {
     return absl::OkStatus();
   }

@@ -1,6 +1,7 @@
 #include "controller/workers/agents/agent_registry.h"
 
 #include <algorithm>
+#include <set>
 
 #include "common/base/status.h"
 #include "common/net/protocol.h"
@@ -18,6 +19,14 @@ bool HasProcess(const AgentNews& news, const WorkerKey& key, int64_t pid) {
       [&](const AgentProcess& process) { return process.key == key && process.pid == pid; });
 }
 
+std::vector<WorkerKey> RunningOf(const AgentNews& news) {
+  std::vector<WorkerKey> running;
+  for (const AgentProcess& process : news.processes) {
+    if (process.pid != 0) running.push_back(process.key);
+  }
+  return running;
+}
+
 }  // namespace
 
 std::string AgentEntry::Text() const { return AgentText(news); }
@@ -25,6 +34,7 @@ std::string AgentEntry::Text() const { return AgentText(news); }
 absl::StatusOr<AgentAnswer> AgentRegistry::Beat(const AgentNews& news) {
   const MutexLock lock(agents_mutex_);
   TANDEM_RETURN_IF_ERROR(Check(news));
+  heard_[news.host_index] = {clock_.Now(), news.host};
   if (news.leaving) {
     agents_.erase(news.host_index);
     return AgentAnswer{};
@@ -32,6 +42,7 @@ absl::StatusOr<AgentAnswer> AgentRegistry::Beat(const AgentNews& news) {
   AgentEntry& entry = agents_[news.host_index];
   const bool is_new = entry.news.boot_nonce != news.boot_nonce;
   if (is_new) entry = AgentEntry{};
+  Assign(news, is_new);
   entry.news = news;
   entry.last_heartbeat = clock_.Now();
   entry.lost = false;
@@ -57,11 +68,15 @@ absl::Status AgentRegistry::CheckBuild(const AgentNews& news) const {
 
 absl::Status AgentRegistry::CheckHosts(const AgentNews& news) const {
   const Topology& topology = options_.topology;
-  if (!topology.FitsHosts(news.hosts)) {
+  if (!topology.FitsHosts(news.hosts - options_.spare_hosts)) {
+    const std::string spare =
+        options_.spare_hosts == 0
+            ? ""
+            : fmt::format(", and {} spare (cluster.spare_hosts)", options_.spare_hosts);
     return FailedPrecondition(
-        "{} is one of {} (--hosts), and the configuration puts {}: agents are for {} hosts; start "
-        "them with that --hosts, or correct trainer.nnodes and rollout.nnodes",
-        AgentText(news), news.hosts, topology.Text(), topology.FittingHosts());
+        "{} is one of {} (--hosts), and the configuration puts {}: agents are for {} hosts{}; "
+        "start them with that --hosts, or correct trainer.nnodes and rollout.nnodes",
+        AgentText(news), news.hosts, topology.Text(), topology.FittingHosts(), spare);
   }
   if (news.host_index < 0 || news.host_index >= news.hosts) {
     return InvalidArgument("{} is out of range: of {} hosts the indices are 0 to {} (--host-index)",
@@ -105,19 +120,91 @@ AgentOrders AgentRegistry::OrdersFor(const AgentEntry& entry) const {
   AgentOrders orders{.over = over_, .run_dir = options_.run_dir, .limits = options_.limits};
   if (over_) return orders;
   orders.kill = entry.kill;
-  const HostShare share = options_.topology.ShareOf(entry.news.host_index, entry.news.hosts);
   const auto add = [&](WorkerRole role, int rank, int device) {
     orders.processes.push_back({{role, rank}, fmt::format("{}:{}", options_.device, device)});
   };
-  for (int i = 0; i < std::max(share.trainers.count, share.rollouts.count); ++i) {
-    if (const int rank = share.trainers.first + i; i < share.trainers.count) {
-      add(WorkerRole::kTrainer, rank, share.DeviceOfTrainer(rank));
-    }
-    if (const int rank = share.rollouts.first + i; i < share.rollouts.count) {
-      add(WorkerRole::kRollout, rank, share.DeviceOfRollout(rank));
+  for (const AssignedShare& assigned : assignment_->SharesOf(entry.news.host_index)) {
+    const HostShare& share = assigned.share;
+    for (int i = 0; i < std::max(share.trainers.count, share.rollouts.count); ++i) {
+      if (const int rank = share.trainers.first + i; i < share.trainers.count) {
+        add(WorkerRole::kTrainer, rank, share.DeviceOfTrainer(rank));
+      }
+      if (const int rank = share.rollouts.first + i; i < share.rollouts.count) {
+        add(WorkerRole::kRollout, rank, share.DeviceOfRollout(rank));
+      }
     }
   }
   return orders;
+}
+
+bool AgentRegistry::OtherRuns(const AgentNews& news, const std::vector<WorkerKey>& workers) const {
+  return std::any_of(agents_.begin(), agents_.end(), [&](const auto& agent) {
+    if (agent.first == news.host_index || agent.second.lost) return false;
+    const std::vector<WorkerKey> running = RunningOf(agent.second.news);
+    return std::find_first_of(running.begin(), running.end(), workers.begin(), workers.end()) !=
+           running.end();
+  });
+}
+
+void AgentRegistry::Assign(const AgentNews& news, bool is_new) {
+  const int hosts = news.hosts - options_.spare_hosts;
+  if (!assignment_ || assignment_->hosts() != hosts) {
+    assignment_.emplace(options_.topology, hosts, options_.min_rollouts);
+  }
+  if (!options_.elastic || !is_new) return;
+  // A controller that was started again learns from it what moved before.
+  const std::vector<WorkerKey> running = RunningOf(news);
+  if (!OtherRuns(news, running)) assignment_->Adopt(news.host_index, running);
+}
+
+bool AgentRegistry::IsHere(int index) const {
+  const auto agent = agents_.find(index);
+  return agent != agents_.end() && !agent->second.lost;
+}
+
+bool AgentRegistry::IsGone(int index) const {
+  if (IsHere(index)) return false;
+  const auto heard = heard_.find(index);
+  if (heard == heard_.end()) return clock_.Now() - began_ >= options_.join_time;
+  return clock_.Now() - heard->second.at >= options_.heartbeat_timeout;
+}
+
+std::string AgentRegistry::PlaceText(int index) const {
+  const auto heard = heard_.find(index);
+  return heard == heard_.end() ? fmt::format("host {}", index)
+                               : fmt::format("host {} on {}", index, heard->second.host.Text());
+}
+
+MovedWorkers AgentRegistry::Moved(const HostMove& move) const {
+  MovedWorkers moved{.workers = move.workers, .left_out = move.to == HostAssignment::kNobody};
+  if (const auto heard = heard_.find(move.from); heard != heard_.end()) {
+    moved.left = heard->second.host;
+  }
+  const std::string workers = move.WorkersText();
+  if (move.from == HostAssignment::kNobody) {
+    moved.text = fmt::format("{}, which no host ran, are for {} now", workers, PlaceText(move.to));
+  } else if (moved.left_out) {
+    moved.text =
+        fmt::format("{} is lost: the run goes on without {}, until there is a host for them",
+                    PlaceText(move.from), workers);
+  } else {
+    moved.text = fmt::format("{} is lost: {} runs {}{}", PlaceText(move.from), PlaceText(move.to),
+                             workers, move.doubled ? " beside its own, and is slower for it" : "");
+  }
+  return moved;
+}
+
+std::vector<MovedWorkers> AgentRegistry::MoveWorkers() {
+  const MutexLock lock(agents_mutex_);
+  if (!options_.elastic || !assignment_ || over_) return {};
+  std::set<int> here, gone;
+  for (int index = 0; index < assignment_->hosts() + options_.spare_hosts; ++index) {
+    if (IsHere(index)) here.insert(index);
+    if (IsGone(index)) gone.insert(index);
+  }
+  std::vector<MovedWorkers> moved;
+  for (const HostMove& move : assignment_->Settle(here, gone)) moved.push_back(Moved(move));
+  return moved;
 }
 
 std::vector<AgentEntry> AgentRegistry::DetectLost() {

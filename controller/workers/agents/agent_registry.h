@@ -16,6 +16,7 @@
 #include "common/base/mutex.h"
 #include "common/types/agent_news.h"
 #include "common/types/topology.h"
+#include "controller/workers/agents/host_assignment.h"
 
 namespace tandem {
 
@@ -23,6 +24,12 @@ struct AgentRegistryOptions {
   Topology topology;
   std::string device;  // of the workers: "cpu" or "cuda"
   absl::Duration heartbeat_timeout = absl::Seconds(10);
+  // Whether others run the workers of agents that are gone (HostAssignment).
+  bool elastic = false;
+  int spare_hosts = 0;   // agents beyond those of the plan's hosts
+  int min_rollouts = 1;  // are never left out
+  // Of agents that have not come since the controller began; then they count as gone.
+  absl::Duration join_time = absl::Seconds(30);
   std::string build;     // of the controller
   std::string build_id;  // of the controller
   bool allow_other_build = false;
@@ -41,20 +48,29 @@ struct AgentEntry {
   std::string Text() const;
 };
 
+// Workers that changed their agent, as the one they had is gone, or one came.
+struct MovedWorkers {
+  std::vector<WorkerKey> workers;
+  // They may run there no more; nullopt: no agent of the host was ever there.
+  std::optional<HostId> left;
+  bool left_out = false;  // nobody runs them
+  std::string text;       // a sentence without its full stop
+};
+
 struct AgentAnswer {
   AgentOrders orders;
   bool is_new = false;  // its first beat, as far as this controller knows
 };
 
-// An agent has the index of a host of the plan. It keeps it while it sends beats; another process
-// that asks for it meanwhile is refused, and may have it once the holder has been silent for
-// heartbeat_timeout or has left. A controller that was restarted begins with no agents and learns
-// them from their beats: as they are told what shall run, and not what to do, nothing that runs
-// ends by that. Takes the time from a Clock, and does nothing by itself. Thread-safe.
+// An agent has an index, that of a host of the plan at first. It keeps it while it sends beats;
+// another process that asks for it meanwhile is refused, and may have it once the holder has been
+// silent for heartbeat_timeout or has left. A controller that was restarted begins with no agents
+// and learns them from their beats: as they are told what shall run, and not what to do, nothing
+// that runs ends by that. Takes the time from a Clock, and does nothing by itself. Thread-safe.
 class AgentRegistry {
  public:
   AgentRegistry(AgentRegistryOptions options, Clock& clock)
-      : options_(std::move(options)), clock_(clock) {}
+      : options_(std::move(options)), clock_(clock), began_(clock.Now()) {}
 
   // Takes a beat and says what shall be on that host. InvalidArgument: protocol, or an index that
   // is none of a host; FailedPrecondition: another build where that is not allowed, a number of
@@ -64,6 +80,11 @@ class AgentRegistry {
 
   // Marks agents without a beat for heartbeat_timeout as lost; returns those marked now.
   std::vector<AgentEntry> DetectLost();
+
+  // Gives the workers of agents that are gone to others, and those that are left out to an agent
+  // that came, if options say elastic. Agents are told with their next beat, so the caller has
+  // the time to let go of the workers that were there. To be called periodically.
+  std::vector<MovedWorkers> MoveWorkers();
 
   // Asks the agent of `host` to kill a worker's process. False: no living agent there has it.
   bool AskToKill(const HostId& host, const WorkerKey& key, int64_t pid);
@@ -81,11 +102,29 @@ class AgentRegistry {
   absl::Status CheckBuild(const AgentNews& news) const;
   absl::Status CheckHosts(const AgentNews& news) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(agents_mutex_);
   AgentOrders OrdersFor(const AgentEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(agents_mutex_);
+  // The assignment for agents of so many hosts.
+  void Assign(const AgentNews& news, bool is_new) ABSL_EXCLUSIVE_LOCKS_REQUIRED(agents_mutex_);
+  // Whether another agent that is here says that it runs one of the workers.
+  bool OtherRuns(const AgentNews& news, const std::vector<WorkerKey>& workers) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(agents_mutex_);
+  bool IsHere(int index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(agents_mutex_);
+  bool IsGone(int index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(agents_mutex_);
+  // "host 1 on b (boot 1f2e3d4c)"
+  std::string PlaceText(int index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(agents_mutex_);
+  MovedWorkers Moved(const HostMove& move) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(agents_mutex_);
 
   const AgentRegistryOptions options_;
   Clock& clock_;
   mutable Mutex agents_mutex_;
-  std::map<int, AgentEntry> agents_ ABSL_GUARDED_BY(agents_mutex_);  // by the index of the host
+  std::map<int, AgentEntry> agents_ ABSL_GUARDED_BY(agents_mutex_);  // by index
+  // When each agent was heard of last, and where it is, those that have left included.
+  struct LastHeard {
+    Instant at;
+    HostId host;
+  };
+  std::map<int, LastHeard> heard_ ABSL_GUARDED_BY(agents_mutex_);
+  std::optional<HostAssignment> assignment_ ABSL_GUARDED_BY(agents_mutex_);  // from the first beat
+  const Instant began_;
   bool over_ ABSL_GUARDED_BY(agents_mutex_) = false;
 };
 

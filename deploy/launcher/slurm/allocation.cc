@@ -52,10 +52,19 @@ std::vector<int> FittingNodes(const Topology& topology) {
 
 }  // namespace
 
-absl::Status CheckNodes(const Topology& topology, const Allocation& allocation) {
-  const std::vector<int> fitting = FittingNodes(topology);
+absl::Status CheckNodes(const Topology& topology, int spare_hosts, const Allocation& allocation) {
+  std::vector<int> fitting = FittingNodes(topology);
+  for (int& nodes : fitting) nodes += spare_hosts;
   const int nodes = static_cast<int>(allocation.nodes.size());
   if (std::find(fitting.begin(), fitting.end(), nodes) != fitting.end()) return absl::OkStatus();
+  if (spare_hosts > 0) {
+    return InvalidArgument(
+        "--slurm: the job has {} node(s) ({}), and the configuration is for {}, of which {} are "
+        "spare (cluster.spare_hosts; {}): ask Slurm for so many with --nodes, or change "
+        "cluster.spare_hosts",
+        nodes, fmt::join(allocation.nodes, " "), fmt::join(fitting, " or "), spare_hosts,
+        topology.Text());
+  }
   if (!topology.apart) {
     return InvalidArgument(
         "--slurm: the job has {0} node(s) ({1}), and the configuration has {2} host(s) ({3}): ask "

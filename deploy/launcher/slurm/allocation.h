@@ -30,7 +30,7 @@ absl::StatusOr<Allocation> ReadAllocation(const Variables& variables,
 
 // Whether the workers of `topology` fit on so many nodes: colocated, as many as hosts; apart, as
 // many as the role with most has, where the roles are side by side, or a node for each host of
-// either. InvalidArgument has both numbers, and says what to set.
-absl::Status CheckNodes(const Topology& topology, const Allocation& allocation);
+// either; and `spare_hosts` more. InvalidArgument has the numbers, and says what to set.
+absl::Status CheckNodes(const Topology& topology, int spare_hosts, const Allocation& allocation);
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #include "controller/rollouts/parity_probe.h"
 
 #include <cmath>
+#include <memory>
 #include <set>
 
 #include <catch2/catch.hpp>
@@ -12,10 +13,10 @@ namespace {
 
 using testing::Says;
 
-constexpr ParityProbeOptions kTwoPairs{.topology = {.trainers = 2, .rollouts = 2},
-                                       .vocab_limit = 50,
-                                       .temperature = 0.7f,
-                                       .max_tokens = 1024};
+const ParityProbeOptions kTwoPairs{.topology = {.trainers = 2, .rollouts = 2},
+                                   .vocab_limit = 50,
+                                   .temperature = 0.7f,
+                                   .max_tokens = 1024};
 
 // What a rollout would answer.
 Sample AnswerTo(const GroupRequest& request) {
@@ -196,6 +197,26 @@ TEST_CASE("Probe asks a rollout's next process for what the last one answered, a
   REQUIRE(*probe.Compare() == 28);
   REQUIRE(probe.Begin(2, 8).size() == 6);
   REQUIRE(probe.attempts() == 1);
+}
+
+TEST_CASE("Probe asks no rollout that is left out, and waits for no answer of it", "[probe]") {
+  const auto rollouts = std::make_shared<ActiveRollouts>(2);
+  ParityProbeOptions options = kTwoPairs;
+  options.rollouts = rollouts;
+  ParityProbe probe(options);
+  for (const GroupRequest& request : probe.Begin(1, 7)) {
+    if (request.rank == 1) continue;
+    REQUIRE(probe.Put(AnswerTo(request)).ok());
+  }
+  const auto samples = probe.Samples(1, 0);
+  REQUIRE(samples->size() == 3);
+  for (const Sample& sample : *samples) {
+    REQUIRE(probe.PutLogProbs(1, 0, sample.sample_id, sample.log_probs).ok());
+  }
+  REQUIRE(Says(probe.Compare().status(), "3 of 6 probe samples of step 1 were returned"));
+  rollouts->LeaveOut(1);
+  REQUIRE(*probe.Compare() == 3 * kProbeResponseTokens);
+  REQUIRE(probe.Begin(2, 8).size() == 3);
 }
 
 }  // namespace tandem

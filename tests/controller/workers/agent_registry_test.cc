@@ -215,4 +215,121 @@ TEST_CASE("What an agent cannot mend ends the run with its code, host and worker
   REQUIRE(ExitCodeAt(FailedAt::kRun, FailureOf(news)) == kExitInternal);
 }
 
+namespace {
+
+// Of two hosts and a spare one, as far as they have come.
+struct ElasticFixture : AgentsFixture {
+  ElasticFixture() {
+    options.elastic = true;
+    options.spare_hosts = 1;
+    options.join_time = absl::Seconds(30);
+  }
+  // Time passes, and those of `nodes` send beats: "a" has index 0.
+  void Pass(AgentRegistry& agents, absl::Duration time, const std::string& nodes) {
+    const Instant end = clock.Now() + time;
+    while (clock.Now() < end) {
+      clock.Advance(absl::Seconds(1));
+      for (const char node : nodes) {
+        REQUIRE(agents.Beat(AgentOn(std::string(1, node), node - 'a', 3)).ok());
+      }
+      agents.DetectLost();
+    }
+  }
+  static std::vector<AgentOrder> OrdersOf(AgentRegistry& agents, const std::string& node) {
+    return agents.Beat(AgentOn(node, node[0] - 'a', 3))->orders.processes;
+  }
+};
+
+const std::vector<AgentOrder> kHostOne = {{kTrainerOne, "cuda:0"}, {kRolloutOne, "cuda:0"}};
+
+}  // namespace
+
+TEST_CASE("AgentRegistry has a spare agent run the workers of a lost one, which then runs nothing",
+          "[agents]") {
+  ElasticFixture f;
+  AgentRegistry agents(f.options, f.clock);
+  f.Pass(agents, absl::Seconds(5), "abc");
+  REQUIRE(f.OrdersOf(agents, "b") == kHostOne);
+  REQUIRE(f.OrdersOf(agents, "c").empty());
+  f.Pass(agents, absl::Seconds(9), "ac");
+  REQUIRE(agents.MoveWorkers().empty());
+  f.Pass(agents, absl::Seconds(1), "ac");
+  const std::vector<MovedWorkers> moved = agents.MoveWorkers();
+  REQUIRE(moved.size() == 1);
+  REQUIRE(moved[0].workers == std::vector<WorkerKey>{kTrainerOne, kRolloutOne});
+  REQUIRE(moved[0].left == HostId{"boot", "b"});
+  REQUIRE_FALSE(moved[0].left_out);
+  REQUIRE(moved[0].text ==
+          "host 1 on b (boot boot) is lost: host 2 on c (boot boot) runs trainer 1 and rollout 1");
+  REQUIRE(f.OrdersOf(agents, "c") == kHostOne);
+  REQUIRE(f.OrdersOf(agents, "b").empty());
+  REQUIRE(agents.MoveWorkers().empty());
+}
+
+TEST_CASE("AgentRegistry waits for an agent that has left as for one that is silent", "[agents]") {
+  ElasticFixture f;
+  AgentRegistry agents(f.options, f.clock);
+  f.Pass(agents, absl::Seconds(5), "abc");
+  AgentNews leaving = AgentOn("b", 1, 3);
+  leaving.leaving = true;
+  REQUIRE(agents.Beat(leaving).ok());
+  REQUIRE(agents.MoveWorkers().empty());
+  f.Pass(agents, absl::Seconds(10), "ac");
+  REQUIRE(agents.MoveWorkers().size() == 1);
+}
+
+TEST_CASE("AgentRegistry takes an agent that never came for gone after the time to join",
+          "[agents]") {
+  ElasticFixture f;
+  AgentRegistry agents(f.options, f.clock);
+  f.Pass(agents, absl::Seconds(29), "ac");
+  REQUIRE(agents.MoveWorkers().empty());
+  f.Pass(agents, absl::Seconds(1), "ac");
+  const std::vector<MovedWorkers> moved = agents.MoveWorkers();
+  REQUIRE(moved.size() == 1);
+  REQUIRE_FALSE(moved[0].left.has_value());
+  REQUIRE(f.OrdersOf(agents, "c") == kHostOne);
+}
+
+TEST_CASE("AgentRegistry says that a host is slower that runs a lost one's workers as well",
+          "[agents]") {
+  ElasticFixture f;
+  AgentRegistry agents(f.options, f.clock);
+  f.Pass(agents, absl::Seconds(30), "ab");
+  f.Pass(agents, absl::Seconds(10), "a");
+  const std::vector<MovedWorkers> moved = agents.MoveWorkers();
+  REQUIRE(moved.size() == 1);
+  REQUIRE(Says(absl::InternalError(moved[0].text), "beside its own, and is slower for it"));
+  REQUIRE(f.OrdersOf(agents, "a").size() == 4);
+  // At the end nothing moves any more.
+  agents.EndRun();
+  f.clock.Advance(absl::Seconds(60));
+  agents.DetectLost();
+  REQUIRE(agents.MoveWorkers().empty());
+}
+
+TEST_CASE("AgentRegistry of a restarted controller leaves what moved before where it is",
+          "[agents]") {
+  ElasticFixture f;
+  AgentRegistry agents(f.options, f.clock);
+  REQUIRE(f.OrdersOf(agents, "b") == kHostOne);  // back, and idle, since before the restart
+  AgentNews spare = AgentOn("c", 2, 3);
+  spare.processes = {{.key = kTrainerOne, .pid = 7}, {.key = kRolloutOne, .pid = 8}};
+  REQUIRE(agents.Beat(spare)->orders.processes == kHostOne);
+  REQUIRE(f.OrdersOf(agents, "b").empty());
+  // An agent that says the same later is told to stop them.
+  AgentNews other = AgentOn("a", 0, 3);
+  other.processes = {{.key = kTrainerOne, .pid = 9}};
+  REQUIRE(agents.Beat(other)->orders.processes.front().key.rank == 0);
+  REQUIRE(f.OrdersOf(agents, "b").empty());
+}
+
+TEST_CASE("AgentRegistry counts spare hosts in the number that it expects", "[agents]") {
+  ElasticFixture f;
+  AgentRegistry agents(f.options, f.clock);
+  const absl::Status two = agents.Beat(AgentOn("a", 0, 2)).status();
+  REQUIRE(absl::IsFailedPrecondition(two));
+  REQUIRE(Says(two, "agents are for 2 hosts, and 1 spare (cluster.spare_hosts)"));
+}
+
 }  // namespace tandem

@@ -1,4 +1,5 @@
 // Which workers a registry takes in by their hosts and addresses.
+#include <memory>
 #include <string>
 
 #include <catch2/catch.hpp>
@@ -186,6 +187,46 @@ TEST_CASE("WorkerRegistry refuses a loopback address where a peer is on another 
   refused(at(RolloutOf(1), "host-a", ""), "rollout 1 on host-a (boot host-a) announces 127.0.0.1:1",
           "trainer 1 is on host-b");
   REQUIRE(registry.Register(at(RolloutOf(0), "host-a", "")).ok());
+}
+
+TEST_CASE("WorkerRegistry gives the ranks of a lost host to another at once, and ends those there",
+          "[registry]") {
+  HostsFixture f;
+  f.options.topology = {.trainers = 2, .rollouts = 2, .trainer_hosts = 2, .rollout_hosts = 2};
+  f.options.any_host = true;
+  WorkerRegistry registry(f.options, f.clock);
+  int64_t incarnation = 0;
+  for (const WorkerKey& key : {TrainerOf(0), RolloutOf(0), RolloutOf(1), TrainerOf(1)}) {
+    incarnation = *registry.Register(OnNode(key, key.rank == 0 ? "a" : "b"));
+  }
+  registry.MarkLost(TrainerOf(1), incarnation, WorkerLoss::kReplaced);
+  REQUIRE(registry.Missing().size() == 1);
+  // The process there may be alive, cut off for a while.
+  REQUIRE(
+      absl::IsAborted(registry.Heartbeat(TrainerOf(1), incarnation, {.numerics_class = "avx2"})));
+  const absl::Status again = registry.Register(OnNode(TrainerOf(1), "b")).status();
+  REQUIRE(absl::IsAborted(again));
+  REQUIRE(Says(again, "trainer 1 on b (boot host-a) counted as lost with its host"));
+  // Its partner on the old host has to be let go of as well, before another may share its device.
+  Announcement successor = OnNode(TrainerOf(1), "a");
+  successor.boot_nonce = "another process";
+  REQUIRE(absl::IsFailedPrecondition(registry.Register(successor).status()));
+  registry.MarkLost(RolloutOf(1), registry.Find(RolloutOf(1))->incarnation, WorkerLoss::kReplaced);
+  REQUIRE(*registry.Register(successor) == incarnation + 1);
+  REQUIRE(absl::IsAborted(registry.Heartbeat(TrainerOf(1), incarnation, {})));
+  REQUIRE(registry.Heartbeat(TrainerOf(1), incarnation + 1, {}).ok());
+}
+
+TEST_CASE("WorkerRegistry misses no rollout that is left out", "[registry]") {
+  HostsFixture f;
+  const auto rollouts = std::make_shared<ActiveRollouts>(2);
+  f.options.topology = {.trainers = 1, .rollouts = 2, .apart = true};
+  f.options.rollouts = rollouts;
+  const WorkerRegistry registry(f.options, f.clock);
+  REQUIRE(registry.Missing().size() == 3);
+  rollouts->LeaveOut(1);
+  REQUIRE(registry.Missing() ==
+          std::vector<std::string>{"trainer 0 (never registered)", "rollout 0 (never registered)"});
 }
 
 }  // namespace tandem

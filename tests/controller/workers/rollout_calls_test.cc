@@ -70,7 +70,7 @@ TEST_CASE("Rollouts wake, count, abort and end at once, not one after another", 
   REQUIRE(wakes.ok());
   REQUIRE(wakes->size() == 3);
   REQUIRE(PrefillTokenCounter(run.pool).Tokens() == 0);
-  run.pool.ShutdownAll();
+  ShutDownWorkers(run.pool);
   for (const auto& [rank, rollout] : rollouts) REQUIRE(rollout->left_.ok());
 }
 

@@ -490,5 +490,21 @@ TEST_CASE("a run whose agents stay lost asks for a start elsewhere") {
   REQUIRE(f.Exit(kController, 0) == "finish 75");
 }
 
+TEST_CASE("a run that may go on without some of its agents does so as long as one runs") {
+  const ProcessId agent0{Role::kAgent, 0};
+  const ProcessId agent1{Role::kAgent, 1};
+  Fixture f({.processes = {kController, agent0, agent1},
+             .max_restarts = 1,
+             .agents_may_stay_away = true});
+  REQUIRE(f.Crash(agent1) == "spawn agent 1");
+  REQUIRE(f.Crash(agent1).empty());
+  REQUIRE(f.supervisor.running());
+  f.now += absl::Hours(1);
+  REQUIRE(Text(f.supervisor.OnTick(f.now)).find("agent") == std::string::npos);
+  // srun ends with 0 where its node is lost, and nothing starts it there again.
+  REQUIRE(f.Crash(agent0) == "terminate controller");
+  REQUIRE(f.Exit(kController, 0) == "finish 75");
+}
+
 }  // namespace
 }  // namespace tandem

@@ -65,9 +65,9 @@ Allocation OfNodes(int count) {
 
 TEST_CASE("colocated, a job needs as many nodes as the configuration has hosts") {
   const Topology two{.trainers = 4, .rollouts = 4, .trainer_hosts = 2, .rollout_hosts = 2};
-  REQUIRE(CheckNodes(two, OfNodes(2)).ok());
-  REQUIRE(CheckNodes(Topology{}, OfNodes(1)).ok());
-  const std::string refused = Message(CheckNodes(two, OfNodes(3)));
+  REQUIRE(CheckNodes(two, 0, OfNodes(2)).ok());
+  REQUIRE(CheckNodes(Topology{}, 0, OfNodes(1)).ok());
+  const std::string refused = Message(CheckNodes(two, 0, OfNodes(3)));
   INFO(refused);
   REQUIRE(Has(refused, "the job has 3 node(s) (n1 n2 n3), and the configuration has 2 host(s)"));
   REQUIRE(Has(refused, "--nodes=2, or set trainer.nnodes=3"));
@@ -76,13 +76,21 @@ TEST_CASE("colocated, a job needs as many nodes as the configuration has hosts")
 TEST_CASE("apart, both roles may be side by side or on nodes of their own") {
   const Topology apart{
       .trainers = 4, .rollouts = 3, .apart = true, .trainer_hosts = 2, .rollout_hosts = 3};
-  for (const int nodes : {3, 5}) REQUIRE(CheckNodes(apart, OfNodes(nodes)).ok());
-  for (const int nodes : {1, 2, 4, 6}) REQUIRE_FALSE(CheckNodes(apart, OfNodes(nodes)).ok());
-  const std::string refused = Message(CheckNodes(apart, OfNodes(4)));
+  for (const int nodes : {3, 5}) REQUIRE(CheckNodes(apart, 0, OfNodes(nodes)).ok());
+  for (const int nodes : {1, 2, 4, 6}) REQUIRE_FALSE(CheckNodes(apart, 0, OfNodes(nodes)).ok());
+  const std::string refused = Message(CheckNodes(apart, 0, OfNodes(4)));
   INFO(refused);
   REQUIRE(Has(refused, "the job has 4 node(s)"));
   REQUIRE(Has(refused, "for 3 with trainers and rollouts side by side, or for 5"));
   REQUIRE(Has(refused, "--nodes=3 or --nodes=5"));
+}
+
+TEST_CASE("spare hosts are nodes beyond those of the configuration's") {
+  const Topology two{.trainers = 2, .rollouts = 2, .trainer_hosts = 2, .rollout_hosts = 2};
+  REQUIRE(CheckNodes(two, 1, OfNodes(3)).ok());
+  const std::string refused = Message(CheckNodes(two, 1, OfNodes(2)));
+  INFO(refused);
+  REQUIRE(Has(refused, "is for 3, of which 1 are spare (cluster.spare_hosts;"));
 }
 
 }  // namespace
