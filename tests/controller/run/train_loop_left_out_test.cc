@@ -53,6 +53,7 @@ TEST_CASE("A run goes on without a rollout that is left out, in whatever phase i
 TEST_CASE("A rollout that was left out gets the weights with the others and generates again",
           "[loop][recovery]") {
   LossyRun run;
+  run.options.total_steps = 6;
   run.DieAt(kRolloutOne, "Generate");
   run.store.on_write = [&] {
     if (run.store.steps.size() == 2 && !run.stay_away.empty()) {  // two steps are recorded
