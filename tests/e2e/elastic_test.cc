@@ -156,7 +156,7 @@ TEST_CASE("apart, a host that comes later runs the rollouts that were left out")
              worker.state() == "registered";
     });
   });
-  std::ofstream(rig.dir() / "fault-1.go");
+  std::ofstream(rig.dir() / "fault-1.go") << "go";
   rig.RequireOutcome(controller);
   REQUIRE(back.Wait() == 0);
   REQUIRE(Has(rig.Log("controller"), "rollout 1, which no host ran"));
