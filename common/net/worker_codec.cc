@@ -1,6 +1,18 @@
 #include "common/net/worker_codec.h"
 
+#include "common/base/status.h"
+
 namespace tandem {
+
+v1::Role ToProto(WorkerRole role) {
+  return role == WorkerRole::kTrainer ? v1::ROLE_TRAINER : v1::ROLE_ROLLOUT;
+}
+
+absl::StatusOr<WorkerRole> FromProto(v1::Role role) {
+  if (role == v1::ROLE_TRAINER) return WorkerRole::kTrainer;
+  if (role == v1::ROLE_ROLLOUT) return WorkerRole::kRollout;
+  return InvalidArgument("role {} is neither trainer nor rollout", static_cast<int>(role));
+}
 
 v1::FinishReason ToProto(FinishReason reason) {
   switch (reason) {

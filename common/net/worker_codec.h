@@ -1,14 +1,36 @@
-// Converts samples, sampling parameters, ledgers, loads and phase reports to protobuf and back.
+// Converts names of workers, samples, sampling parameters, ledgers, loads and phase reports to
+// protobuf and back.
 #pragma once
+
+#include <absl/status/statusor.h>
 
 #include "common/types/ledger_snapshot.h"
 #include "common/types/sample.h"
+#include "common/types/worker_key.h"
 #include "common/types/worker_load.h"
 #include "tandem/v1/controller.pb.h"
 #include "tandem/v1/rollout.pb.h"
 #include "tandem/v1/types.pb.h"
 
 namespace tandem {
+
+v1::Role ToProto(WorkerRole role);
+// InvalidArgument: it is no worker's.
+absl::StatusOr<WorkerRole> FromProto(v1::Role role);
+
+// Of any message that names a worker by its role and rank.
+template <typename Message>
+void SetWorkerKey(const WorkerKey& key, Message* message) {
+  message->set_role(ToProto(key.role));
+  message->set_rank(key.rank);
+}
+// InvalidArgument as FromProto.
+template <typename Message>
+absl::StatusOr<WorkerKey> WorkerKeyOf(const Message& message) {
+  const absl::StatusOr<WorkerRole> role = FromProto(message.role());
+  if (!role.ok()) return role.status();
+  return WorkerKey{*role, message.rank()};
+}
 
 v1::Sample ToProto(const Sample& sample);
 Sample FromProto(const v1::Sample& proto);

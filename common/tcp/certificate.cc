@@ -1,42 +1,21 @@
 #include "common/tcp/certificate.h"
 
 #include <ctime>
-#include <memory>
-
-#include <openssl/bio.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
-#include <openssl/x509v3.h>
 
 #include "common/base/status.h"
+#include "common/tcp/openssl_objects.h"
 
 namespace tandem {
 namespace {
 
 constexpr char kNoCertificate[] = "there is no PEM certificate in it";
 
-using Bio = std::unique_ptr<BIO, decltype(&BIO_free)>;
-using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
-
-Bio PemBio(const std::string& pem) {
-  return {BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), &BIO_free};
-}
-
-// The next one in `text`, or null.
-Certificate ReadCertificate(const Bio& text) {
-  return {PEM_read_bio_X509(text.get(), nullptr, nullptr, nullptr), &X509_free};
-}
-
 std::string DateText(const ASN1_TIME* date) {
-  const Bio text(BIO_new(BIO_s_mem()), &BIO_free);
-  char line[64];
-  if (ASN1_TIME_print(text.get(), date) != 1) return "an unreadable date";
-  const int bytes = BIO_read(text.get(), line, sizeof(line));
-  return bytes > 0 ? std::string(line, static_cast<size_t>(bytes)) : "an unreadable date";
+  const OwnedBio text = EmptyBio();
+  return ASN1_TIME_print(text.get(), date) == 1 ? TextOf(text) : "an unreadable date";
 }
 
-absl::Status CheckDates(const Certificate& certificate, absl::Time now) {
+absl::Status CheckDates(const OwnedCertificate& certificate, absl::Time now) {
   time_t at = absl::ToTimeT(now);
   time_t ahead = absl::ToTimeT(now + kClockSlack);
   const ASN1_TIME* const begin = X509_get0_notBefore(certificate.get());
@@ -58,16 +37,16 @@ int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*data*/
 }  // namespace
 
 absl::Status CheckCertificate(const std::string& pem, absl::Time now) {
-  const Certificate certificate = ReadCertificate(PemBio(pem));
+  const OwnedCertificate certificate = ReadCertificate(BioOf(pem));
   if (certificate == nullptr) return InvalidArgument("{}", kNoCertificate);
   return CheckDates(certificate, now);
 }
 
 absl::Status CheckAuthorities(const std::string& pem, absl::Time now) {
-  const Bio text = PemBio(pem);
+  const OwnedBio text = BioOf(pem);
   absl::Status result = InvalidArgument("{}", kNoCertificate);
   // While authorities are replaced, one may have expired.
-  for (Certificate one = ReadCertificate(text); one != nullptr; one = ReadCertificate(text)) {
+  for (OwnedCertificate one = ReadCertificate(text); one != nullptr; one = ReadCertificate(text)) {
     result = CheckDates(one, now);
     if (result.ok()) break;
   }
@@ -75,12 +54,11 @@ absl::Status CheckAuthorities(const std::string& pem, absl::Time now) {
 }
 
 absl::Status CheckKey(const std::string& key, const std::string& certificate) {
-  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> parsed(
-      PEM_read_bio_PrivateKey(PemBio(key).get(), nullptr, &NoPassphrase, nullptr), &EVP_PKEY_free);
+  const OwnedKey parsed(PEM_read_bio_PrivateKey(BioOf(key).get(), nullptr, &NoPassphrase, nullptr));
   if (parsed == nullptr) {
     return InvalidArgument("there is no PEM private key in it that needs no passphrase");
   }
-  const Certificate of = ReadCertificate(PemBio(certificate));
+  const OwnedCertificate of = ReadCertificate(BioOf(certificate));
   if (of == nullptr) return InvalidArgument("{}", kNoCertificate);
   if (X509_check_private_key(of.get(), parsed.get()) != 1) {
     return InvalidArgument("it is not the key of the certificate");
@@ -89,12 +67,10 @@ absl::Status CheckKey(const std::string& key, const std::string& certificate) {
 }
 
 absl::StatusOr<std::vector<std::string>> CertificateUris(const std::string& pem) {
-  const Certificate certificate = ReadCertificate(PemBio(pem));
+  const OwnedCertificate certificate = ReadCertificate(BioOf(pem));
   if (certificate == nullptr) return InvalidArgument("{}", kNoCertificate);
-  const std::unique_ptr<GENERAL_NAMES, decltype(&GENERAL_NAMES_free)> names(
-      static_cast<GENERAL_NAMES*>(
-          X509_get_ext_d2i(certificate.get(), NID_subject_alt_name, nullptr, nullptr)),
-      &GENERAL_NAMES_free);
+  const OwnedNames names(static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate.get(), NID_subject_alt_name, nullptr, nullptr)));
   std::vector<std::string> uris;
   for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {
     const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,15 +31,6 @@ std::string FileNameOf(const std::string& role, int rank) {
   return rank < 0 ? role : fmt::format("{}-{}", role, rank);
 }
 
-// The first of the two that is there, as a link to nowhere, too; or "".
-std::string FoundOf(const CertificateFiles& files) {
-  std::error_code unknown;
-  for (const std::string& path : {files.cert, files.key}) {
-    if (std::filesystem::exists(std::filesystem::symlink_status(path, unknown))) return path;
-  }
-  return "";
-}
-
 absl::Status CheckDays(int days) {
   if (days >= 1 && days <= kMostCertificateDays) return absl::OkStatus();
   return InvalidArgument("--days is {}: give 1 to {}", days, kMostCertificateDays);
@@ -51,10 +43,26 @@ CertificateDates DatesOf(absl::Time now, int days) {
   return {.begin = second - kClockSlack, .end = second + absl::Hours(24) * days};
 }
 
-// The key first: a certificate without it would look complete.
-absl::Status WritePair(const CertificateFiles& files, const CertificatePem& pem) {
-  TANDEM_RETURN_IF_ERROR(WritePrivateFile(files.key, pem.key));
-  return WritePrivateFile(files.cert, pem.cert);
+// The key first: a certificate without it would look complete. AlreadyExists, with `remedy`: one of
+// the two is there, perhaps since a moment ago; none is written then.
+absl::Status WritePair(const CertificateFiles& files,
+                       const CertificatePem& pem,
+                       const std::string& remedy) {
+  absl::Status written = WriteNewPrivateFile(files.key, pem.key);
+  if (written.ok()) {
+    written = WriteNewPrivateFile(files.cert, pem.cert);
+    std::error_code unknown;
+    if (!written.ok()) std::filesystem::remove(files.key, unknown);
+  }
+  if (!absl::IsAlreadyExists(written)) return written;
+  return MakeStatus(absl::StatusCode::kAlreadyExists, "{}{}", std::string(written.message()),
+                    remedy);
+}
+
+// Of whole days the one that has begun counts: an authority of 365 days has as many for whoever
+// asks for them in the first.
+int64_t DaysLeft(absl::Time end, absl::Time now) {
+  return absl::Ceil(end - now, absl::Hours(24)) / absl::Hours(24);
 }
 
 bool IsServed(const std::string& role) {
@@ -136,15 +144,11 @@ absl::Status MakeAuthorityFolder(const AuthorityOptions& options, absl::Time now
   const CertificateFiles files = FilesNamed(options.dir, kAuthorityName);
   TANDEM_ASSIGN_OR_RETURN(const CertificatePem pem,
                           MakeAuthority(options.project, DatesOf(now, options.days)));
-  if (const std::string found = FoundOf(files); !found.empty()) {
-    return MakeStatus(absl::StatusCode::kAlreadyExists,
-                      "{} exists already, and what it signed would not be believed with another "
-                      "authority: give another folder, or remove all certificates of this one",
-                      found);
-  }
   // Who can write there could replace the authority.
   TANDEM_RETURN_IF_ERROR(MakeSocketFolder(options.dir));
-  return WritePair(files, pem);
+  return WritePair(files, pem,
+                   ", and what it signed would not be believed with another authority: give "
+                   "another folder, or remove all certificates of this one");
 }
 
 absl::StatusOr<IssuedCertificate> IssueCertificate(const IssueOptions& options, absl::Time now) {
@@ -152,28 +156,26 @@ absl::StatusOr<IssuedCertificate> IssueCertificate(const IssueOptions& options, 
   TANDEM_RETURN_IF_ERROR(CheckRoles(options));
   TANDEM_ASSIGN_OR_RETURN(const std::string name, ChooseName(options));
   TANDEM_ASSIGN_OR_RETURN(const FoundAuthority authority, ReadAuthority(options.dir, now));
-  const CertificateDates dates = DatesOf(now, options.days);
-  IssuedCertificate issued{.files = FilesNamed(options.dir, name), .end = dates.end};
-  if (dates.end > authority.end) {
-    const int64_t days = std::max<int64_t>(0, (authority.end - dates.begin) / absl::Hours(24));
+  IssuedCertificate issued{.files = FilesNamed(options.dir, name)};
+  if (const int64_t days = DaysLeft(authority.end, now); options.days > days) {
     return InvalidArgument(
         "the authority {} expires in {} days, before the certificate would: give fewer --days, or "
         "make an authority in another folder",
         issued.files.ca, days);
   }
+  CertificateDates dates = DatesOf(now, options.days);
+  issued.end = dates.end = std::min(dates.end, authority.end);
   CertificateRequest request{.name = name, .hosts = options.hosts, .dates = dates};
   for (const std::string& role : options.roles) {
     issued.identities.push_back({authority.project, role, options.rank});
     request.uris.push_back(issued.identities.back().Uri());
   }
   TANDEM_ASSIGN_OR_RETURN(const CertificatePem pem, MakeCertificate(authority.pem, request));
-  if (const std::string found = FoundOf(issued.files); !found.empty()) {
-    return MakeStatus(absl::StatusCode::kAlreadyExists,
-                      "{} exists already: remove {} and {}, or write to another --name and rename "
-                      "both files over the old ones, which running processes then read",
-                      found, issued.files.cert, issued.files.key);
-  }
-  TANDEM_RETURN_IF_ERROR(WritePair(issued.files, pem));
+  TANDEM_RETURN_IF_ERROR(WritePair(
+      issued.files, pem,
+      fmt::format(": remove {} and {}, or write to another --name and rename both files over the "
+                  "old ones, which running processes then read",
+                  issued.files.cert, issued.files.key)));
   return issued;
 }
 

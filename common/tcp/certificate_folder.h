@@ -30,8 +30,10 @@ struct AuthorityOptions {
   int days = 365;
 };
 
-// Makes `dir` and the authority in it. AlreadyExists: there is one. InvalidArgument: the project or
-// the days. PermissionDenied: others can write in the folder. Otherwise by IoErrorCode.
+// Makes `dir` and the authority in it. In a folder that exists others may read, and lose the right
+// to write, unless they only change what is their own there, as in /tmp. AlreadyExists: there is an
+// authority. InvalidArgument: the project or the days. PermissionDenied: others can write in the
+// folder, and this user cannot change that. Otherwise by IoErrorCode.
 absl::Status MakeAuthorityFolder(const AuthorityOptions& options, absl::Time now);
 
 struct IssueOptions {
@@ -49,9 +51,10 @@ struct IssuedCertificate {
   absl::Time end;
 };
 
-// A certificate of the authority in `options.dir`. AlreadyExists: one of that name is there.
-// NotFound: there is no authority. InvalidArgument: an option, with what it may be; a process that
-// others call has no host; the authority expires before. Otherwise by IoErrorCode.
+// A certificate of the authority in `options.dir`. Its last day may be shorter, where the authority
+// expires on it. AlreadyExists: one of that name is there, of whoever wrote it; nothing is written
+// over. NotFound: there is no authority. InvalidArgument: an option, with what it may be; a process
+// that others call has no host; the authority expires on an earlier day. Otherwise by IoErrorCode.
 absl::StatusOr<IssuedCertificate> IssueCertificate(const IssueOptions& options, absl::Time now);
 
 // Of the layout above; whether they are there is not looked at.

@@ -3,20 +3,16 @@
 #include <algorithm>
 #include <cctype>
 #include <ctime>
-#include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
 
-#include <openssl/bio.h>
-#include <openssl/bn.h>
 #include <openssl/ec.h>
 #include <openssl/err.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
-#include <openssl/x509v3.h>
 
 #include "common/base/status.h"
 #include "common/tcp/certificate.h"
+#include "common/tcp/openssl_objects.h"
 
 namespace tandem {
 namespace {
@@ -25,26 +21,14 @@ constexpr int kSerialBits = 127;       // random, so that no two of an authority
 constexpr size_t kMostNameBytes = 64;  // of a common name or an organization, by X.520
 constexpr long kVersion3 = 2;
 
-template <auto Free>
-struct FreedByOpenSsl {
-  template <typename T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-void FreeMakerBio(BIO* bio) { BIO_free(bio); }
-using MakerBio = std::unique_ptr<BIO, FreedByOpenSsl<FreeMakerBio>>;
-using MadeCertificate = std::unique_ptr<X509, FreedByOpenSsl<X509_free>>;
-using MadeKey = std::unique_ptr<EVP_PKEY, FreedByOpenSsl<EVP_PKEY_free>>;
-using MadeName = std::unique_ptr<GENERAL_NAME, FreedByOpenSsl<GENERAL_NAME_free>>;
-using MadeNames = std::unique_ptr<GENERAL_NAMES, FreedByOpenSsl<GENERAL_NAMES_free>>;
-
-// A call of libcrypto that only fails without memory or randomness.
+// A call of libcrypto that fails without memory or randomness, or for a date that has no year.
+// Who makes a certificate forgets first what earlier calls left there to be read.
 absl::Status MakerFailed(const char* what) {
   char reason[256] = "no reason given";
-  if (const unsigned long error = ERR_get_error(); error != 0) {
+  if (const unsigned long error = ERR_peek_last_error(); error != 0) {
     ERR_error_string_n(error, reason, sizeof(reason));
   }
+  ERR_clear_error();
   return Internal("cannot make a certificate, {}: {}", what, reason);
 }
 
@@ -75,24 +59,14 @@ absl::Status CheckSubjectText(const char* what, const std::string& text) {
       text, kMostNameBytes);
 }
 
-MakerBio BioOf(const std::string& pem) {
-  return MakerBio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-}
-
-absl::StatusOr<MadeCertificate> ParseMade(const std::string& pem) {
-  MadeCertificate parsed(PEM_read_bio_X509(BioOf(pem).get(), nullptr, nullptr, nullptr));
+absl::StatusOr<OwnedCertificate> ParseMade(const std::string& pem) {
+  OwnedCertificate parsed = ReadCertificate(BioOf(pem));
   if (parsed == nullptr) return InvalidArgument("there is no PEM certificate in it");
   return parsed;
 }
 
-std::string TextOf(const MakerBio& bio) {
-  char* text = nullptr;
-  const long bytes = BIO_get_mem_data(bio.get(), &text);
-  return {text, static_cast<size_t>(bytes)};
-}
-
-absl::StatusOr<CertificatePem> ToPem(const MadeCertificate& certificate, const MadeKey& key) {
-  const MakerBio cert_text(BIO_new(BIO_s_mem())), key_text(BIO_new(BIO_s_mem()));
+absl::StatusOr<CertificatePem> ToPem(const OwnedCertificate& certificate, const OwnedKey& key) {
+  const OwnedBio cert_text = EmptyBio(), key_text = EmptyBio();
   if (PEM_write_bio_X509(cert_text.get(), certificate.get()) != 1 ||
       PEM_write_bio_PKCS8PrivateKey(key_text.get(), key.get(), nullptr, nullptr, 0, nullptr,
                                     nullptr) != 1) {
@@ -102,7 +76,7 @@ absl::StatusOr<CertificatePem> ToPem(const MadeCertificate& certificate, const M
 }
 
 absl::Status SetSerial(X509* certificate) {
-  const std::unique_ptr<BIGNUM, FreedByOpenSsl<BN_free>> number(BN_new());
+  const OwnedNumber number(BN_new());
   if (number == nullptr ||
       BN_rand(number.get(), kSerialBits, BN_RAND_TOP_ANY, BN_RAND_BOTTOM_ANY) != 1 ||
       BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate)) == nullptr) {
@@ -112,8 +86,8 @@ absl::Status SetSerial(X509* certificate) {
 }
 
 // Version, serial number, dates and key.
-absl::StatusOr<MadeCertificate> StartCertificate(const MadeKey& key, CertificateDates dates) {
-  MadeCertificate certificate(X509_new());
+absl::StatusOr<OwnedCertificate> StartCertificate(const OwnedKey& key, CertificateDates dates) {
+  OwnedCertificate certificate(X509_new());
   if (certificate == nullptr) return MakerFailed("its start");
   TANDEM_RETURN_IF_ERROR(SetSerial(certificate.get()));
   X509* const made = certificate.get();
@@ -140,8 +114,7 @@ absl::Status AddExtension(X509* certificate, X509* issuer, int kind, const char*
   X509V3_CTX context;
   X509V3_set_ctx_nodb(&context);
   X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
-  const std::unique_ptr<X509_EXTENSION, FreedByOpenSsl<X509_EXTENSION_free>> extension(
-      X509V3_EXT_nconf_nid(nullptr, &context, kind, value));
+  const OwnedExtension extension(X509V3_EXT_nconf_nid(nullptr, &context, kind, value));
   if (extension == nullptr || X509_add_ext(certificate, extension.get(), -1) != 1) {
     return MakerFailed(OBJ_nid2sn(kind));
   }
@@ -157,8 +130,8 @@ absl::Status SignBy(X509* issuer, EVP_PKEY* key, X509* certificate) {
   return absl::OkStatus();
 }
 
-MadeName UriName(const std::string& uri) {
-  MadeName name(GENERAL_NAME_new());
+OwnedName UriName(const std::string& uri) {
+  OwnedName name(GENERAL_NAME_new());
   ASN1_IA5STRING* const text = ASN1_IA5STRING_new();
   if (name == nullptr || text == nullptr) return nullptr;
   ASN1_STRING_set(text, uri.data(), static_cast<int>(uri.size()));
@@ -167,8 +140,8 @@ MadeName UriName(const std::string& uri) {
 }
 
 // An address if `host` is one, else a name of DNS.
-absl::StatusOr<MadeName> HostName(const std::string& host) {
-  MadeName name(GENERAL_NAME_new());
+absl::StatusOr<OwnedName> HostName(const std::string& host) {
+  OwnedName name(GENERAL_NAME_new());
   if (name == nullptr) return MakerFailed("its hosts");
   if (host == "0.0.0.0" || host == "::") {
     return InvalidArgument(
@@ -190,8 +163,8 @@ absl::StatusOr<MadeName> HostName(const std::string& host) {
 }
 
 absl::Status AddAlternativeNames(X509* certificate, const CertificateRequest& request) {
-  const MadeNames names(sk_GENERAL_NAME_new_null());
-  const auto add = [&names](MadeName name) {
+  const OwnedNames names(sk_GENERAL_NAME_new_null());
+  const auto add = [&names](OwnedName name) {
     if (name == nullptr || sk_GENERAL_NAME_push(names.get(), name.get()) == 0) return false;
     (void)name.release();
     return true;
@@ -200,7 +173,7 @@ absl::Status AddAlternativeNames(X509* certificate, const CertificateRequest& re
     if (!add(UriName(uri))) return MakerFailed("its URIs");
   }
   for (const std::string& host : request.hosts) {
-    TANDEM_ASSIGN_OR_RETURN(MadeName name, HostName(host));
+    TANDEM_ASSIGN_OR_RETURN(OwnedName name, HostName(host));
     if (!add(std::move(name))) return MakerFailed("its hosts");
   }
   if (request.uris.empty() && request.hosts.empty()) return absl::OkStatus();
@@ -215,9 +188,10 @@ absl::Status AddAlternativeNames(X509* certificate, const CertificateRequest& re
 
 absl::StatusOr<CertificatePem> MakeAuthority(const std::string& project, CertificateDates dates) {
   TANDEM_RETURN_IF_ERROR(CheckSubjectText("project", project));
-  const MadeKey key(EVP_EC_gen("P-256"));
+  ERR_clear_error();
+  const OwnedKey key(EVP_EC_gen("P-256"));
   if (key == nullptr) return MakerFailed("its key");
-  TANDEM_ASSIGN_OR_RETURN(const MadeCertificate made, StartCertificate(key, dates));
+  TANDEM_ASSIGN_OR_RETURN(const OwnedCertificate made, StartCertificate(key, dates));
   X509* const certificate = made.get();
   TANDEM_RETURN_IF_ERROR(AddToSubject(certificate, "O", project));
   // Two authorities of a project, as while one replaces the other, have different names.
@@ -236,21 +210,39 @@ absl::StatusOr<CertificatePem> MakeAuthority(const std::string& project, Certifi
   return ToPem(made, key);
 }
 
+namespace {
+
+// The first one in its subject; nullopt: there is none that is a text.
+std::optional<std::string> OrganizationOf(X509* certificate) {
+  X509_NAME* const subject = X509_get_subject_name(certificate);
+  const int at = X509_NAME_get_index_by_NID(subject, NID_organizationName, -1);
+  if (at < 0) return std::nullopt;
+  unsigned char* text = nullptr;
+  const int bytes =
+      ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
+  if (bytes < 0) return std::nullopt;
+  std::string organization(reinterpret_cast<const char*>(text), static_cast<size_t>(bytes));
+  OPENSSL_free(text);
+  return organization;
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> AuthorityProject(const std::string& cert) {
-  TANDEM_ASSIGN_OR_RETURN(const MadeCertificate parsed, ParseMade(cert));
-  char project[kMostNameBytes + 1] = {};
-  const int bytes = X509_NAME_get_text_by_NID(X509_get_subject_name(parsed.get()),
-                                              NID_organizationName, project, sizeof(project));
-  if (bytes <= 0) {
+  TANDEM_ASSIGN_OR_RETURN(const OwnedCertificate parsed, ParseMade(cert));
+  const std::optional<std::string> project = OrganizationOf(parsed.get());
+  if (!project) {
     return InvalidArgument(
         "its subject has no organization, which would be the project: make the authority with "
         "tandemctl certs init");
   }
-  return std::string(project);
+  TANDEM_RETURN_IF_ERROR(
+      Annotate(CheckSubjectText("project", *project), "the organization in its subject is none"));
+  return *project;
 }
 
 absl::StatusOr<absl::Time> CertificateEnd(const std::string& cert) {
-  TANDEM_ASSIGN_OR_RETURN(const MadeCertificate parsed, ParseMade(cert));
+  TANDEM_ASSIGN_OR_RETURN(const OwnedCertificate parsed, ParseMade(cert));
   std::tm end = {};
   if (ASN1_TIME_to_tm(X509_get0_notAfter(parsed.get()), &end) != 1) {
     return InvalidArgument("its date of expiry cannot be read");
@@ -262,12 +254,13 @@ absl::StatusOr<CertificatePem> MakeCertificate(const CertificatePem& authority,
                                                const CertificateRequest& request) {
   TANDEM_RETURN_IF_ERROR(CheckSubjectText("name", request.name));
   TANDEM_RETURN_IF_ERROR(CheckKey(authority.key, authority.cert));
-  TANDEM_ASSIGN_OR_RETURN(const MadeCertificate issuer, ParseMade(authority.cert));
-  const MadeKey issuer_key(
+  TANDEM_ASSIGN_OR_RETURN(const OwnedCertificate issuer, ParseMade(authority.cert));
+  ERR_clear_error();
+  const OwnedKey issuer_key(
       PEM_read_bio_PrivateKey(BioOf(authority.key).get(), nullptr, nullptr, nullptr));
-  const MadeKey key(EVP_EC_gen("P-256"));
+  const OwnedKey key(EVP_EC_gen("P-256"));
   if (issuer_key == nullptr || key == nullptr) return MakerFailed("its key");
-  TANDEM_ASSIGN_OR_RETURN(const MadeCertificate made, StartCertificate(key, request.dates));
+  TANDEM_ASSIGN_OR_RETURN(const OwnedCertificate made, StartCertificate(key, request.dates));
   X509* const certificate = made.get();
   TANDEM_RETURN_IF_ERROR(AddToSubject(certificate, "CN", request.name));
   struct {
@@ -277,7 +270,9 @@ absl::StatusOr<CertificatePem> MakeCertificate(const CertificatePem& authority,
                           {NID_key_usage, "critical,digitalSignature"},
                           {NID_ext_key_usage, "serverAuth,clientAuth"},
                           {NID_subject_key_identifier, "hash"},
-                          {NID_authority_key_identifier, "keyid:always"}};
+                          // An authority that others made may have no identifier of its key, and
+                          // is then told by its issuer and serial number.
+                          {NID_authority_key_identifier, "keyid,issuer"}};
   for (const auto& [kind, value] : extensions) {
     TANDEM_RETURN_IF_ERROR(AddExtension(certificate, issuer.get(), kind, value));
   }

@@ -26,8 +26,8 @@ struct CertificateDates {
 // dots, hyphens and underscores.
 absl::StatusOr<CertificatePem> MakeAuthority(const std::string& project, CertificateDates dates);
 
-// The project of an authority that MakeAuthority made. InvalidArgument: `cert` is none, or names no
-// project.
+// The project of an authority, whoever made it. InvalidArgument: `cert` is none, or names no
+// project, or one that MakeAuthority would not take.
 absl::StatusOr<std::string> AuthorityProject(const std::string& cert);
 
 // The date on which the first certificate in `cert` expires. InvalidArgument: there is none.

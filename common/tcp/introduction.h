@@ -26,8 +26,8 @@ class AcceptedIntroduction {
  public:
   using Result = absl::StatusOr<std::unique_ptr<TcpConnection>>;
 
-  // `socket` is connected. `security` outlives the introduction. From `deadline`, of RealClock, on
-  // the peer is late.
+  // `socket` is connected. `security` outlives the introduction. From `deadline`, of the
+  // listener's clock, on the peer is late.
   AcceptedIntroduction(UniqueFd socket, const TcpSecurity& security, Instant deadline);
   AcceptedIntroduction(const AcceptedIntroduction&) = delete;
   AcceptedIntroduction& operator=(const AcceptedIntroduction&) = delete;

@@ -31,7 +31,8 @@ constexpr int kWaiting = 1024;  // connections that are not taken yet; the syste
 // Peers that are being introduced. Of more the one that has taken longest is dropped, so that
 // silent ones cannot keep others away.
 constexpr size_t kMostPeers = 256;
-constexpr size_t kMostArrived = 256;                            // connections that wait for Accept
+constexpr size_t kMostArrived = 256;  // connections and refusals that wait for Accept
+constexpr size_t kMostRefusals = 16;  // among them
 constexpr absl::Duration kLongestAccept = absl::Hours(10'000);  // the system's clock has an end
 // After an error of the system, which would be there again at once.
 constexpr absl::Duration kQuiet = absl::Milliseconds(250);
@@ -95,18 +96,18 @@ void Clear(const UniqueFd& event) {
 
 }  // namespace
 
-TcpListener::TcpListener(UniqueFd socket,
-                         TcpSecurity security,
-                         absl::Duration peer_silence,
-                         int port)
+TcpListener::TcpListener(
+    UniqueFd socket, TcpSecurity security, absl::Duration peer_silence, Clock& clock, int port)
     : socket_(std::move(socket)),
       security_(std::move(security)),
       peer_silence_(peer_silence),
+      clock_(clock),
       port_(port) {}
 
 absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Listen(const std::string& address,
                                                                  TcpSecurity security,
-                                                                 absl::Duration peer_silence) {
+                                                                 absl::Duration peer_silence,
+                                                                 Clock& clock) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<ResolvedAddress> found, ResolveTcpAddress(address));
   TANDEM_ASSIGN_OR_RETURN(UniqueFd fd, MakeSocket(found[0]));
   if (security.enabled()) {
@@ -119,7 +120,7 @@ absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Listen(const std::stri
   }
   const int port = PortOf(fd.get());
   std::unique_ptr<TcpListener> listener(
-      new TcpListener(std::move(fd), std::move(security), peer_silence, port));
+      new TcpListener(std::move(fd), std::move(security), peer_silence, clock, port));
   TANDEM_RETURN_IF_ERROR(listener->Start());
   return listener;
 }
@@ -147,36 +148,69 @@ absl::StatusOr<std::unique_ptr<TcpConnection>> TcpListener::Accept(Instant deadl
   const absl::Duration left = std::min(deadline - RealClock().Now(), kLongestAccept);
   const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(left);
   const MutexLock lock(arrived_mutex_);
-  while (arrived_.empty()) {
+  while (arrived_.empty() && trouble_.ok()) {
     if (arrived_changed_.WaitUntil(arrived_mutex_, until) || !arrived_.empty()) continue;
+    if (!trouble_.ok()) continue;
     return MakeStatus(absl::StatusCode::kDeadlineExceeded, "no connection arrived in time");
+  }
+  if (arrived_.empty()) {
+    AcceptedIntroduction::Result trouble = std::exchange(trouble_, absl::OkStatus());
+    ShowWhetherArrived();
+    return trouble;
   }
   AcceptedIntroduction::Result next = std::move(arrived_.front());
   arrived_.pop_front();
-  if (arrived_.empty()) Clear(arrived_event_);
+  ShowWhetherArrived();
   if (arrived_.size() + 1 == kMostArrived) Raise(wake_event_);
   return next;
 }
 
+void TcpListener::ShowWhetherArrived() {
+  arrived_.empty() && trouble_.ok() ? Clear(arrived_event_) : Raise(arrived_event_);
+}
+
 void TcpListener::Deliver(AcceptedIntroduction::Result result) {
   const MutexLock lock(arrived_mutex_);
+  if (!result.ok()) ForgetOldestRefusal();
   arrived_.push_back(std::move(result));
-  Raise(arrived_event_);
+  ShowWhetherArrived();
+  arrived_changed_.NotifyAll();
+}
+
+// Nobody may call Accept for hours, and connections must find room then.
+void TcpListener::ForgetOldestRefusal() {
+  const auto refused = [](const AcceptedIntroduction::Result& one) { return !one.ok(); };
+  if (std::count_if(arrived_.begin(), arrived_.end(), refused) <
+      static_cast<ptrdiff_t>(kMostRefusals))
+    return;
+  arrived_.erase(std::find_if(arrived_.begin(), arrived_.end(), refused));
+}
+
+void TcpListener::NoteTrouble(const absl::Status& trouble) {
+  const MutexLock lock(arrived_mutex_);
+  if (trouble_.ok() && trouble.ok()) return;
+  trouble_ = trouble;
+  ShowWhetherArrived();
   arrived_changed_.NotifyAll();
 }
 
 bool TcpListener::HasRoom() {
   const MutexLock lock(arrived_mutex_);
+  if (arrived_.size() < kMostArrived) return true;
+  std::erase_if(arrived_, [](const auto& one) { return one.ok() && (*one)->closed(); });
+  ShowWhetherArrived();
   return arrived_.size() < kMostArrived;
 }
 
 std::vector<pollfd> TcpListener::Wait(const std::list<AcceptedIntroduction>& peers,
                                       Instant quiet_until) {
-  const Instant now = RealClock().Now();
-  const bool quiet = now < quiet_until;
+  const Instant now = clock_.Now();
+  const absl::Duration quiet = quiet_until - RealClock().Now();
+  const bool takes = quiet <= absl::ZeroDuration() && HasRoom();
   std::vector<pollfd> entries = {{wake_event_.get(), POLLIN, 0},
-                                 {!quiet && HasRoom() ? socket_.get() : -1, POLLIN, 0}};
-  absl::Duration left = quiet ? quiet_until - now : absl::InfiniteDuration();
+                                 {takes ? socket_.get() : -1, POLLIN, 0}};
+  // Those that wait for Accept may leave without a word.
+  absl::Duration left = takes ? absl::InfiniteDuration() : kQuiet;
   for (const AcceptedIntroduction& peer : peers) {
     entries.push_back({peer.fd(), peer.events(), 0});
     left = std::min(left, peer.deadline() - now);
@@ -204,7 +238,7 @@ absl::Status TcpListener::Take(std::list<AcceptedIntroduction>* peers) {
     Deliver(peers->front().Late());
     peers->pop_front();
   }
-  peers->emplace_back(std::move(fd), security_, RealClock().Now() + kIntroduction);
+  peers->emplace_back(std::move(fd), security_, clock_.Now() + kIntroduction);
   return absl::OkStatus();
 }
 
@@ -220,7 +254,7 @@ void TcpListener::Loop() {
     }
     auto entry = entries.begin() + 2;
     for (auto peer = peers.begin(); peer != peers.end(); ++entry) {
-      const bool late = RealClock().Now() >= peer->deadline();
+      const bool late = clock_.Now() >= peer->deadline();
       auto result = entry->revents != 0 || late ? peer->Step() : std::nullopt;
       if (!result && late) result = peer->Late();
       peer = result ? peers.erase(peer) : std::next(peer);
@@ -228,9 +262,8 @@ void TcpListener::Loop() {
     }
     if (entries[1].revents == 0) continue;
     const absl::Status taken = Take(&peers);
-    if (taken.ok()) continue;
-    quiet_until = RealClock().Now() + kQuiet;
-    Deliver(taken);
+    NoteTrouble(taken);
+    if (!taken.ok()) quiet_until = RealClock().Now() + kQuiet;
   }
 }
 

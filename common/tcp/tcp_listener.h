@@ -34,9 +34,12 @@ class TcpListener {
   // reaches the port can connect: its users ask for a secret in their first message, or listen on
   // networks that are closed. InvalidArgument: the address, or a file of `security`.
   // FailedPrecondition: the port is taken, or the address is not this host's. ResourceExhausted: no
-  // descriptor is free.
+  // descriptor is free. `clock`, which outlives the listener, tells when a peer is late.
   static absl::StatusOr<std::unique_ptr<TcpListener>> Listen(
-      const std::string& address, TcpSecurity security, absl::Duration peer_silence = kPeerSilence);
+      const std::string& address,
+      TcpSecurity security,
+      absl::Duration peer_silence = kPeerSilence,
+      Clock& clock = RealClock());
   ~TcpListener();
   TcpListener(const TcpListener&) = delete;
   TcpListener& operator=(const TcpListener&) = delete;
@@ -46,13 +49,15 @@ class TcpListener {
   // `deadline`, of RealClock. DeadlineExceeded: none came.
   // PermissionDenied: a peer was refused, or refuses; Unavailable: one left or said nothing.
   // InvalidArgument: a file of the security could not be used for it. After these three the caller
-  // accepts the next one. ResourceExhausted: no descriptor is free.
+  // accepts the next one; of very many that wait the oldest are forgotten. Other codes, as
+  // ResourceExhausted for no free descriptor: no connection could be taken since the last one.
   absl::StatusOr<std::unique_ptr<TcpConnection>> Accept(Instant deadline);
   // Readable while Accept has something to return at once, for those who wait with poll.
   int arrived_fd() const { return arrived_event_.get(); }
 
  private:
-  TcpListener(UniqueFd socket, TcpSecurity security, absl::Duration peer_silence, int port);
+  TcpListener(
+      UniqueFd socket, TcpSecurity security, absl::Duration peer_silence, Clock& clock, int port);
   absl::Status Start();
   void Loop();
   // Waits until a peer, or a connection where one more has room, has something to say.
@@ -60,17 +65,24 @@ class TcpListener {
   // Takes one connection. Not OK: no more can be taken for a moment.
   absl::Status Take(std::list<AcceptedIntroduction>* peers);
   void Deliver(AcceptedIntroduction::Result result);
+  void ForgetOldestRefusal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(arrived_mutex_);
+  // What is wrong with the port; OK: nothing any more.
+  void NoteTrouble(const absl::Status& trouble);
+  // Whether one more may wait for Accept. If not, those whose peers have left make room.
   bool HasRoom();
+  void ShowWhetherArrived() ABSL_EXCLUSIVE_LOCKS_REQUIRED(arrived_mutex_);
 
   const UniqueFd socket_;
   const TcpSecurity security_;
   const absl::Duration peer_silence_;
+  Clock& clock_;
   const int port_;
   UniqueFd arrived_event_;
   UniqueFd wake_event_;  // of the thread: there is room again, or it is to stop
   Mutex arrived_mutex_;
   ConditionVariable arrived_changed_;
   std::deque<AcceptedIntroduction::Result> arrived_ ABSL_GUARDED_BY(arrived_mutex_);
+  absl::Status trouble_ ABSL_GUARDED_BY(arrived_mutex_);
   bool stopping_ ABSL_GUARDED_BY(arrived_mutex_) = false;
   NamedThread thread_;
 };
@@ -85,7 +97,9 @@ absl::StatusOr<UniqueFd> ConnectToAny(const std::vector<ResolvedAddress>& addres
 
 // Tries once, each address of a host's name. Unavailable: nobody listens at `address`, the host's
 // name is not known, or the peer left. PermissionDenied: one end refuses the other, or only one of
-// them speaks TLS. DeadlineExceeded, by RealClock; asking the name service takes its own time.
+// them speaks TLS. InvalidArgument: the address, or a file of `security`, which is read anew and
+// may just be being replaced. DeadlineExceeded, by RealClock; asking the name service takes its own
+// time.
 absl::StatusOr<std::unique_ptr<TcpConnection>> DialTcp(const std::string& address,
                                                        const TcpSecurity& security,
                                                        Instant deadline,

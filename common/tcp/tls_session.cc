@@ -4,18 +4,16 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <utility>
 
 #include <arpa/inet.h>
-#include <openssl/bio.h>
 #include <openssl/err.h>
-#include <openssl/pem.h>
-#include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include "common/base/status.h"
 #include "common/tcp/certificate.h"
+#include "common/tcp/openssl_objects.h"
 
 namespace tandem {
 namespace {
@@ -23,18 +21,50 @@ namespace {
 // A record has 16 KiB: so many are received with one call of the system.
 constexpr size_t kReadAheadBytes = 256 << 10;
 
-using Context = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
+// What a session writes to and reads from.
+struct SocketEnd {
+  int fd = -1;
+  // While this is true whatever is written is taken; what the socket has no room for is sent before
+  // all that is written later.
+  bool holds = false;
+  std::string held;
+};
 
-int DescriptorOf(BIO* bio) {
-  return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
-}
+SocketEnd& EndOf(BIO* bio) { return *static_cast<SocketEnd*>(BIO_get_data(bio)); }
+
+bool MustWait(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 int AfterCall(BIO* bio, ssize_t result, bool writes) {
   BIO_clear_retry_flags(bio);
-  if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+  if (result < 0 && MustWait(errno)) {
     writes ? BIO_set_retry_write(bio) : BIO_set_retry_read(bio);
   }
   return static_cast<int>(result);
+}
+
+// Without MSG_NOSIGNAL a peer that has gone would end this process.
+ssize_t SendTo(const SocketEnd& end, const char* data, size_t bytes) {
+  return send(end.fd, data, bytes, MSG_NOSIGNAL);
+}
+
+int WriteSocket(BIO* bio, const char* data, int bytes) {
+  SocketEnd& end = EndOf(bio);
+  ssize_t sent = 0;
+  while (sent >= 0 && !end.held.empty()) {
+    sent = SendTo(end, end.held.data(), end.held.size());
+    if (sent > 0) end.held.erase(0, static_cast<size_t>(sent));
+  }
+  if (sent >= 0) sent = SendTo(end, data, static_cast<size_t>(bytes));
+  if (sent < 0 && MustWait(errno) && end.holds) {
+    end.held.append(data, static_cast<size_t>(bytes));
+    sent = bytes;
+  }
+  return AfterCall(bio, sent, /*writes=*/true);
+}
+
+int ReadSocket(BIO* bio, char* data, int bytes) {
+  return AfterCall(bio, recv(EndOf(bio).fd, data, static_cast<size_t>(bytes), 0),
+                   /*writes=*/false);
 }
 
 // OpenSSL's own sockets are written without MSG_NOSIGNAL: a peer that has gone would end this
@@ -42,13 +72,8 @@ int AfterCall(BIO* bio, ssize_t result, bool writes) {
 BIO_METHOD* QuietSocket() {
   static BIO_METHOD* const method = [] {
     BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "quiet socket");
-    BIO_meth_set_write(made, [](BIO* bio, const char* data, int bytes) {
-      return AfterCall(bio, send(DescriptorOf(bio), data, static_cast<size_t>(bytes), MSG_NOSIGNAL),
-                       true);
-    });
-    BIO_meth_set_read(made, [](BIO* bio, char* data, int bytes) {
-      return AfterCall(bio, recv(DescriptorOf(bio), data, static_cast<size_t>(bytes), 0), false);
-    });
+    BIO_meth_set_write(made, &WriteSocket);
+    BIO_meth_set_read(made, &ReadSocket);
     BIO_meth_set_ctrl(made, [](BIO* /*bio*/, int command, long /*number*/, void* /*data*/) -> long {
       return command == BIO_CTRL_FLUSH ? 1 : 0;
     });
@@ -70,9 +95,9 @@ absl::Status FileError(const char* what, const std::string& path) {
 }
 
 // The files are read for each connection: they may have been replaced.
-absl::StatusOr<Context> MakeContext(const TcpSecurity& security) {
+absl::StatusOr<OwnedContext> MakeContext(const TcpSecurity& security) {
   ERR_clear_error();
-  Context context(SSL_CTX_new(TLS_method()), &SSL_CTX_free);
+  OwnedContext context(SSL_CTX_new(TLS_method()));
   if (context == nullptr) return Internal("no TLS context: {}", ErrorText());
   SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION);
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
@@ -103,8 +128,14 @@ bool IsIpAddress(const std::string& host) {
 
 class OpenSslSession final : public TlsSession {
  public:
-  OpenSslSession(SSL* ssl, int64_t records_of_key)
-      : ssl_(ssl, &SSL_free), records_of_key_(records_of_key) {}
+  // `socket` is none of `ssl` yet.
+  OpenSslSession(OwnedSession ssl, OwnedBio socket, int fd, int64_t records_of_key)
+      : end_{.fd = fd}, ssl_(std::move(ssl)), records_of_key_(records_of_key) {
+    BIO_set_data(socket.get(), &end_);
+    BIO_set_init(socket.get(), 1);
+    SSL_set_bio(ssl_.get(), socket.get(), socket.get());
+    (void)socket.release();  // it is the session's
+  }
 
   absl::StatusOr<bool> Handshake() override {
     TANDEM_ASSIGN_OR_RETURN(const int64_t done,
@@ -128,24 +159,26 @@ class OpenSslSession final : public TlsSession {
   short waits_for() const override { return waits_for_; }
   int64_t key_changes() const override { return key_changes_; }
   absl::StatusOr<std::vector<std::string>> PeerUris() const override {
-    const std::unique_ptr<X509, decltype(&X509_free)> certificate(
-        SSL_get1_peer_certificate(ssl_.get()), &X509_free);
-    const std::unique_ptr<BIO, decltype(&BIO_free)> text(BIO_new(BIO_s_mem()), &BIO_free);
+    const OwnedCertificate certificate(SSL_get1_peer_certificate(ssl_.get()));
+    const OwnedBio text = EmptyBio();
     if (certificate == nullptr || PEM_write_bio_X509(text.get(), certificate.get()) != 1) {
       return Internal("the peer's certificate is lost");
     }
-    char* pem = nullptr;
-    const long bytes = BIO_get_mem_data(text.get(), &pem);
-    return CertificateUris(std::string(pem, static_cast<size_t>(bytes)));
+    return CertificateUris(TextOf(text));
   }
 
  private:
-  // After a call that has sent a record, of which none is pending: the next call begins with the
-  // message that changes the key.
+  // After a call that has sent a record, of which none is pending.
   void CountRecord() {
     if (++records_ < records_of_key_) return;
     records_ = 0;
-    if (SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1) ++key_changes_;
+    // OpenSSL reads nothing while the message that changes the key waits for room in the socket,
+    // and two ends that both wait so would stand still.
+    end_.holds = true;
+    const bool changed = SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1 &&
+                         SSL_do_handshake(ssl_.get()) == 1;
+    end_.holds = false;
+    if (changed) ++key_changes_;
   }
   // OpenSSL handles a record of 16 KiB at a time.
   template <typename Call>
@@ -203,7 +236,8 @@ class OpenSslSession final : public TlsSession {
         "no TLS connection: {}; a peer that has no certificate does not speak TLS", text));
   }
 
-  const std::unique_ptr<SSL, decltype(&SSL_free)> ssl_;
+  SocketEnd end_;  // before `ssl_`, whose end may write to it
+  const OwnedSession ssl_;
   const int64_t records_of_key_;
   int64_t records_ = 0;  // that were sent with the key
   int64_t key_changes_ = 0;
@@ -227,21 +261,17 @@ absl::StatusOr<std::unique_ptr<TlsSession>> TlsSession::Create(const TcpSecurity
                                                                int fd,
                                                                const std::string& host,
                                                                int64_t records_of_key) {
-  TANDEM_ASSIGN_OR_RETURN(const Context context, MakeContext(security));
-  SSL* const ssl = SSL_new(context.get());
-  BIO* const socket = BIO_new(QuietSocket());
+  TANDEM_ASSIGN_OR_RETURN(const OwnedContext context, MakeContext(security));
+  OwnedSession ssl(SSL_new(context.get()));
+  OwnedBio socket(BIO_new(QuietSocket()));
   if (ssl == nullptr || socket == nullptr) return Internal("no TLS session: {}", ErrorText());
-  auto session = std::make_unique<OpenSslSession>(ssl, records_of_key);
-  BIO_set_data(socket, reinterpret_cast<void*>(static_cast<intptr_t>(fd)));
-  BIO_set_init(socket, 1);
-  SSL_set_bio(ssl, socket, socket);
   if (side == TlsSide::kAccepts) {
-    SSL_set_accept_state(ssl);
+    SSL_set_accept_state(ssl.get());
   } else {
-    SSL_set_connect_state(ssl);
-    if (!ExpectHost(ssl, host)) return InvalidArgument("{} is not a host's name", host);
+    SSL_set_connect_state(ssl.get());
+    if (!ExpectHost(ssl.get(), host)) return InvalidArgument("{} is not a host's name", host);
   }
-  return session;
+  return std::make_unique<OpenSslSession>(std::move(ssl), std::move(socket), fd, records_of_key);
 }
 
 }  // namespace tandem

@@ -29,15 +29,21 @@ RankRange RangeOfHost(int host, int per_host, int workers) {
 
 }  // namespace
 
+std::vector<int> Topology::HostCounts() const {
+  if (!apart) return {trainer_hosts};
+  return {std::max(trainer_hosts, rollout_hosts), trainer_hosts + rollout_hosts};
+}
+
 bool Topology::FitsHosts(int hosts) const {
-  if (!apart) return hosts == trainer_hosts;
-  return hosts == std::max(trainer_hosts, rollout_hosts) || hosts == trainer_hosts + rollout_hosts;
+  const std::vector<int> counts = HostCounts();
+  return std::find(counts.begin(), counts.end(), hosts) != counts.end();
 }
 
 std::string Topology::FittingHosts() const {
-  if (!apart) return std::to_string(trainer_hosts);
+  const std::vector<int> counts = HostCounts();
+  if (counts.size() == 1) return std::to_string(counts.front());
   return fmt::format("{} (both roles side by side) or {} (the trainers' hosts, then the rollouts')",
-                     std::max(trainer_hosts, rollout_hosts), trainer_hosts + rollout_hosts);
+                     counts.front(), counts.back());
 }
 
 HostShare Topology::ShareOf(int host, int hosts) const {

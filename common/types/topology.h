@@ -52,9 +52,10 @@ struct Topology {
   int DeviceOfTrainer(int rank) const { return rank; }
   int DeviceOfRollout(int rank) const { return apart ? trainers + rank : rank; }
 
-  // Whether the workers can be spread over so many hosts. Colocated there are as many as
-  // trainer_hosts; apart both roles may be side by side (the larger number of hosts), or on hosts
-  // of their own (the sum).
+  // The numbers of hosts that the workers can be spread over, the fewest first. Colocated one:
+  // trainer_hosts; apart two, as both roles may be side by side (the larger number of hosts), or on
+  // hosts of their own (the sum).
+  std::vector<int> HostCounts() const;
   bool FitsHosts(int hosts) const;
   // "2", or "2 (both roles side by side) or 3 (the trainers' hosts, then the rollouts')"
   std::string FittingHosts() const;

@@ -18,14 +18,8 @@ namespace {
 
 constexpr size_t kFlushedMessageBytes = 1 << 20;  // gRPC's limit is 4 MiB
 
-absl::StatusOr<WorkerKey> ParseKey(v1::Role role, int rank) {
-  if (role == v1::ROLE_TRAINER) return WorkerKey{WorkerRole::kTrainer, rank};
-  if (role == v1::ROLE_ROLLOUT) return WorkerKey{WorkerRole::kRollout, rank};
-  return InvalidArgument("role {} is neither trainer nor rollout", static_cast<int>(role));
-}
-
 absl::StatusOr<Announcement> ParseAnnouncement(const v1::RegisterRequest& request) {
-  TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, ParseKey(request.role(), request.rank()));
+  TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, WorkerKeyOf(request));
   if (!request.node().empty() && !IsNodeName(request.node())) {
     return InvalidArgument(
         "the node of {} is no name of 1 to 253 letters, digits, dots, hyphens and "
@@ -208,7 +202,7 @@ grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* 
 absl::Status ClusterService::TakeHeartbeat(const grpc::ServerContextBase* context,
                                            const v1::HeartbeatRequest& request) {
   const v1::WorkerId& worker = request.worker();
-  TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, ParseKey(worker.role(), worker.rank()));
+  TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, WorkerKeyOf(worker));
   TANDEM_RETURN_IF_ERROR(CheckOwn(context, key));
   HeartbeatNews news{.phase = request.phase(),
                      .version = request.version(),
@@ -232,7 +226,7 @@ grpc::ServerUnaryReactor* ClusterService::Heartbeat(grpc::CallbackServerContext*
 
 absl::Status ClusterService::CheckCaller(const grpc::ServerContextBase* context,
                                          const v1::WorkerId& worker) const {
-  TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, ParseKey(worker.role(), worker.rank()));
+  TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, WorkerKeyOf(worker));
   TANDEM_RETURN_IF_ERROR(CheckOwn(context, key));
   return registry_.CheckCurrent(key, worker.incarnation());
 }

@@ -39,8 +39,7 @@ std::string StateName(WorkerEntry::State state) {
 v1::WorkerStatus ToProto(const WorkerEntry& entry, Instant now) {
   v1::WorkerStatus proto;
   v1::WorkerId* worker = proto.mutable_worker();
-  worker->set_role(entry.key().role == WorkerRole::kTrainer ? v1::ROLE_TRAINER : v1::ROLE_ROLLOUT);
-  worker->set_rank(entry.key().rank);
+  SetWorkerKey(entry.key(), worker);
   worker->set_incarnation(entry.incarnation);
   worker->mutable_coordinates()->set_dp(entry.key().rank);
   proto.set_device(entry.announcement.device);

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <set>
 #include <utility>
+#include <vector>
+
+#include <fmt/ranges.h>
 
 #include "common/base/local_address.h"
 #include "common/base/status.h"
-#include "common/net/protocol.h"
+#include "common/net/comer_build.h"
 #include "common/process/process_identity.h"
 
 namespace tandem {
@@ -39,15 +42,41 @@ std::string UnreachableAddress(const Announcement& called,
   return !address.empty() && IsLocalAddress(address) ? address : "";
 }
 
-absl::Status LeadsNowhere(const Announcement& called,
-                          const std::string& address,
-                          const std::string& caller,
-                          const HostId& callers_host) {
-  return FailedPrecondition(
-      "{} on {} announces {}, which reaches nobody on other machines, and {} is on {}: start {} "
-      "with --advertise or --interface and an address that other hosts reach",
-      called.key.Text(), called.host.Text(), address, caller, callers_host.Text(),
-      called.key.Text());
+std::string LeadsNowhereText(const Announcement& called,
+                             const std::string& address,
+                             const std::string& caller,
+                             const HostId& callers_host) {
+  return fmt::format(
+      "{} on {} announces {}, which reaches nobody on other machines, and {} is on {}",
+      called.key.Text(), called.host.Text(), address, caller, callers_host.Text());
+}
+
+std::string AdvertiseText(const std::string& workers) {
+  return fmt::format(
+      "start {} with --advertise or --interface and an address that other hosts reach", workers);
+}
+
+// Whether two workers reach each other as far as they have to. The one that came later is refused,
+// whichever address is wrong: of the one that is there already it cannot be changed.
+absl::Status CheckReach(const Announcement& first,
+                        const Announcement& comer,
+                        const Topology& topology) {
+  std::vector<std::string> findings, at_fault;
+  for (const auto& [called, caller] : {std::pair{&first, &comer}, std::pair{&comer, &first}}) {
+    const std::string address = UnreachableAddress(*called, *caller, topology);
+    if (address.empty()) continue;
+    findings.push_back(LeadsNowhereText(*called, address, caller->key.Text(), caller->host));
+    at_fault.push_back(called->key.Text());
+  }
+  if (findings.empty()) return absl::OkStatus();
+  const std::string comer_text = comer.key.Text();
+  const std::string then =
+      at_fault.front() == comer_text
+          ? ""
+          : fmt::format("; {} came first and runs, so stop it before, and {} is refused until then",
+                        first.key.Text(), comer_text);
+  return FailedPrecondition("{}: {}{}", fmt::join(findings, "; "),
+                            AdvertiseText(fmt::format("{}", fmt::join(at_fault, " and "))), then);
 }
 
 absl::Status HasBeenReplaced(const WorkerEntry& worker) {
@@ -196,7 +225,10 @@ absl::Status WorkerRegistry::CheckAddresses(const Announcement& announcement) co
         options_.host.Text());
   }
   if (OnOtherMachines(announcement.host, options_.host) && IsLocalAddress(announcement.address)) {
-    return LeadsNowhere(announcement, announcement.address, "the controller", options_.host);
+    return FailedPrecondition(
+        "{}: {}",
+        LeadsNowhereText(announcement, announcement.address, "the controller", options_.host),
+        AdvertiseText(announcement.key.Text()));
   }
   const bool has_far_peers = announcement.key.role == WorkerRole::kTrainer &&
                              options_.topology.trainer_hosts > 1 &&
@@ -213,13 +245,7 @@ absl::Status WorkerRegistry::CheckAddresses(const Announcement& announcement) co
 absl::Status WorkerRegistry::CheckPeers(const Announcement& announcement) const {
   for (const auto& [key, entry] : workers_) {
     if (key == announcement.key || entry.state == WorkerEntry::State::kLost) continue;
-    const Announcement& other = entry.announcement;
-    for (const auto& [called, caller] :
-         {std::pair{&announcement, &other}, std::pair{&other, &announcement}}) {
-      const std::string address = UnreachableAddress(*called, *caller, options_.topology);
-      if (address.empty()) continue;
-      return LeadsNowhere(*called, address, caller->key.Text(), caller->host);
-    }
+    TANDEM_RETURN_IF_ERROR(CheckReach(entry.announcement, announcement, options_.topology));
   }
   return absl::OkStatus();
 }
@@ -300,16 +326,10 @@ absl::Status WorkerRegistry::CheckOwnDevice(const Announcement& announcement) co
 
 absl::Status WorkerRegistry::CheckAnnouncement(const Announcement& announcement) const {
   const WorkerKey& key = announcement.key;
-  if (announcement.protocol != kProtocolVersion) {
-    return InvalidArgument("{} speaks protocol {}, this controller {}: use binaries of one build",
-                           key.Text(), announcement.protocol, kProtocolVersion);
-  }
-  const std::string other_build = OtherBuild(announcement);
-  if (!other_build.empty() && !options_.allow_other_build) {
-    return FailedPrecondition(
-        "{}: they may not understand each other's messages, and their results may differ; start "
-        "all programs from one build (--version shows it), or set cluster.allow_other_build=true",
-        other_build);
+  TANDEM_RETURN_IF_ERROR(CheckProtocol(key.Text(), announcement.protocol));
+  if (!options_.allow_other_build) {
+    TANDEM_RETURN_IF_ERROR(CheckSameBuild(key.Text(), {announcement.build, announcement.build_id},
+                                          {options_.build, options_.build_id}));
   }
   const bool is_trainer = key.role == WorkerRole::kTrainer;
   const int count = is_trainer ? options_.topology.trainers : options_.topology.rollouts;
@@ -329,9 +349,8 @@ absl::Status WorkerRegistry::CheckAnnouncement(const Announcement& announcement)
 }
 
 std::string WorkerRegistry::OtherBuild(const Announcement& announcement) const {
-  if (announcement.build_id == options_.build_id) return "";
-  return fmt::format("{} is of another build ({}) than this controller ({})",
-                     announcement.key.Text(), announcement.build, options_.build);
+  return OtherBuildText(announcement.key.Text(), {announcement.build, announcement.build_id},
+                        {options_.build, options_.build_id});
 }
 
 std::string WorkerRegistry::builds() const {

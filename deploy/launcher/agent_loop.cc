@@ -12,7 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "deploy/launcher/messages.h"
-#include "deploy/launcher/run_loop.h"
+#include "deploy/launcher/process_loop.h"
 
 namespace tandem {
 namespace {
@@ -21,8 +21,6 @@ constexpr size_t kMostLogBytes = 8192;  // of a report
 // The beats' thread wakes this one, so nothing is missed without it but a signal that came to no
 // thread.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
-
-void Tell(const std::string& text) { PrintAs("agent", text); }
 
 WorkerKey KeyOf(const ProcessId& id) {
   return {id.role == Role::kTrainer ? WorkerRole::kTrainer : WorkerRole::kRollout, id.rank};
@@ -86,47 +84,42 @@ class AgentMail {
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mail_mutex_);
 };
 
-class AgentLoop {
+class AgentLoop final : public ProcessLoop {
  public:
   AgentLoop(const AgentNews& news,
+            const AgentLimits& limits,
             const SupervisorOptions& options,
             ProcessTable* table,
             AgentClient* client)
-      : supervisor_(options), table_(table), client_(client), mail_(news) {}
+      : ProcessLoop(SignalReader::kAgent, kLongestWait, options, table),
+        limits_(limits),
+        client_(client),
+        mail_(news) {}
 
-  int Run(const AgentLimits& limits) {
-    Do(supervisor_.Start(RealClock().Now()));
-    TellNews();
-    client_->Start(limits, {.news = [this] { return mail_.News(); },
-                            .on_orders = [this](const auto& orders) { mail_.OnOrders(orders); },
-                            .on_end = [this](const auto& end) { mail_.OnEnd(end); }});
-    while (!supervisor_.done()) {
-      const int signal =
-          WaitForSignal(SignalReader::kAgent,
-                        std::min(supervisor_.NextDeadline() - RealClock().Now(), kLongestWait));
-      if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
-        Do(supervisor_.OnStopRequest(signal, RealClock().Now()));
-      }
-      while (const auto dead = table_->Reap()) {
-        Do(supervisor_.OnExit(dead->first, dead->second, RealClock().Now()));
-      }
-      TakeMail();
-      Do(supervisor_.OnTick(RealClock().Now()));
-      TellNews();
-    }
+  int Run() {
+    const int code = Supervise();
     client_->Leave(mail_.News());
-    return code_;
+    return code;
   }
 
  private:
+  void OnStart() override {
+    TellNews();
+    client_->Start(limits_, {.news = [this] { return mail_.News(); },
+                             .on_orders = [this](const auto& orders) { mail_.OnOrders(orders); },
+                             .on_end = [this](const auto& end) { mail_.OnEnd(end); }});
+  }
+  void AfterReaping() override { TakeMail(); }
+  void AtEndOfTurn() override { TellNews(); }
+
   void TakeMail() {
     const Instant now = RealClock().Now();
     if (const auto orders = mail_.TakeOrders()) {
       if (orders->over) {
-        Do(supervisor_.OnRunOver(kExitDone, "", now));
+        Do(supervisor().OnRunOver(kExitDone, "", now));
       } else {
-        supervisor_.OnAlive(now);
-        Do(supervisor_.OnOrders(TakeOrders(*orders, table_), now));
+        supervisor().OnAlive(now);
+        Do(supervisor().OnOrders(TakeOrders(*orders, &table()), now));
         for (const AgentVictim& victim : orders->kill) Kill(victim);
       }
     }
@@ -134,23 +127,23 @@ class AgentLoop {
   }
 
   void Kill(const AgentVictim& victim) {
-    if (!table_->KillIfStill(IdOf(victim.key), static_cast<pid_t>(victim.pid))) return;
-    Tell(fmt::format("{} hangs, as the controller says; killed it", victim.key.Text()));
+    if (!table().KillIfStill(IdOf(victim.key), static_cast<pid_t>(victim.pid))) return;
+    Say(fmt::format("{} hangs, as the controller says; killed it", victim.key.Text()));
   }
 
   void OnEnd(const absl::Status& end, Instant now) {
     const std::string why(end.message());
     if (absl::IsAlreadyExists(end)) {
-      Tell(why);
-      Do(supervisor_.OnRunOver(kExitDone, why, now));
+      Say(why);
+      Do(supervisor().OnRunOver(kExitDone, why, now));
     } else {
-      Do(supervisor_.OnRunOver(absl::IsUnavailable(end) ? kExitPeerLost : kExitRefused, why, now));
+      Do(supervisor().OnRunOver(absl::IsUnavailable(end) ? kExitPeerLost : kExitRefused, why, now));
     }
   }
 
   void TellNews() {
     std::vector<AgentProcess> processes;
-    for (const auto& [id, child] : table_->children()) {
+    for (const auto& [id, child] : table().children()) {
       processes.push_back({.key = KeyOf(id),
                            .pid = child.pid,
                            .starts = child.starts,
@@ -161,60 +154,20 @@ class AgentLoop {
     if (mail_.Put(std::move(processes), failure_)) client_->BeatNow();
   }
 
-  void Do(const Actions& actions) {
-    for (const Action& action : actions) {
-      switch (action.kind) {
-        case Action::Kind::kSpawn:
-          Spawn(action.id);
-          break;
-        case Action::Kind::kTerminate:
-          table_->Signal(action.id, SIGTERM);
-          break;
-        case Action::Kind::kKill:
-          table_->Signal(action.id, SIGKILL);
-          break;
-        case Action::Kind::kSay:
-          PrintSay("agent", action, *table_);
-          break;
-        case Action::Kind::kReport:
-          Report(action);
-          break;
-        case Action::Kind::kFinish:
-          Finish(action);
-          break;
-      }
-    }
-  }
-
-  void Spawn(const ProcessId& id) {
-    const absl::Status spawned = table_->Spawn(id);
-    if (spawned.ok()) return;
-    Tell(fmt::format("{}: {}", id.ToString(), std::string(spawned.message())));
-    Do(supervisor_.OnExit(id, {.code = kExitRefused}, RealClock().Now()));
-  }
-
-  void Report(const Action& action) {
-    std::string log = table_->LastLogLines(action.id, kBlameLines);
+  void OnReport(const Action& action) override {
+    std::string log = table().LastLogLines(action.id, kBlameLines);
     if (log.size() > kMostLogBytes) log.erase(0, log.size() - kMostLogBytes);
     failure_ = AgentFailure{
         .key = KeyOf(action.id), .code = action.code, .reason = action.text, .log = log};
-    Tell("telling the controller that the run cannot go on");
+    Say("telling the controller that the run cannot go on");
   }
 
-  void Finish(const Action& action) {
-    code_ = action.code;
-    if (!table_->KillStrays()) {
-      Tell("Killed a process that a worker had started and left running.");
-    }
-    if (code_ != 0) Tell(fmt::format("{}; exit code {}", action.text, code_));
-  }
+  void OnFinish(const Action& action) override { SayEnd(action); }
 
-  Supervisor supervisor_;
-  ProcessTable* const table_;
+  const AgentLimits limits_;
   AgentClient* const client_;
   AgentMail mail_;
   std::optional<AgentFailure> failure_;
-  int code_ = 0;
 };
 
 }  // namespace
@@ -233,7 +186,7 @@ int RunAgent(const AgentNews& news,
              const SupervisorOptions& options,
              ProcessTable* table,
              AgentClient* client) {
-  return AgentLoop(news, options, table, client).Run(first.limits);
+  return AgentLoop(news, first.limits, options, table, client).Run();
 }
 
 }  // namespace tandem

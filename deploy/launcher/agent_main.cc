@@ -21,7 +21,7 @@
 #include "common/process/pause_detector.h"
 #include "common/process/threads.h"
 #include "deploy/launcher/agent_loop.h"
-#include "deploy/launcher/run_loop.h"
+#include "deploy/launcher/process_loop.h"
 #include "deploy/launcher/slurm/run_program.h"
 #include "deploy/launcher/slurm/step.h"
 

@@ -11,6 +11,7 @@
 #include "common/config/config.h"
 #include "common/formats/finished_mark.h"
 #include "common/process/files/run_token.h"
+#include "common/tcp/certificate_folder.h"
 #include "deploy/launcher/slurm/step.h"
 #include "tandem/v1/config.pb.h"
 
@@ -44,11 +45,10 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
 }
 
 RpcSecurity TlsFilesIn(const std::string& dir, const std::string& role, int rank) {
-  const std::string of_rank = fmt::format("{}/{}-{}", dir, role, rank);
-  std::error_code error;
-  const bool has_own = rank >= 0 && std::filesystem::exists(of_rank + ".pem", error);
-  const std::string files = has_own ? of_rank : fmt::format("{}/{}", dir, role);
-  return {.cert = files + ".pem", .key = files + ".key", .ca = dir + "/ca.pem"};
+  CertificateFiles files = CertificateFilesOf(dir, role, rank);
+  std::error_code unknown;
+  if (!std::filesystem::exists(files.cert, unknown)) files = CertificateFilesOf(dir, role);
+  return {.cert = files.cert, .key = files.key, .ca = files.ca};
 }
 
 std::vector<ProcessId> ProcessesOf(const LaunchPlan& plan) {
@@ -167,9 +167,9 @@ std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id
 
 std::string CertificatesOfAgents(const std::string& cert) {
   if (cert.empty()) return "";
-  const std::filesystem::path folder = std::filesystem::absolute(cert).parent_path();
+  const std::string folder = std::filesystem::absolute(cert).parent_path();
   std::error_code unknown;
-  return std::filesystem::exists(folder / "agent.pem", unknown) ? folder.string() : "";
+  return std::filesystem::exists(CertificateFilesOf(folder, "agent").cert, unknown) ? folder : "";
 }
 
 std::vector<std::string> AgentCommand(const LaunchPlan& plan, int host) {

@@ -29,6 +29,7 @@
 #include "common/process/pause_detector.h"
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/reward/check_reward.h"
+#include "deploy/launcher/process_loop.h"
 #include "deploy/launcher/run_loop.h"
 #include "deploy/launcher/slurm_launch.h"
 

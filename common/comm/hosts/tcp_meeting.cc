@@ -14,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
+#include "common/tcp/tcp_address.h"
 #include "common/tcp/tcp_listener.h"
 
 namespace tandem {
@@ -28,7 +29,6 @@ constexpr absl::Duration kFirstDialSlice = absl::Milliseconds(250);
 constexpr absl::Duration kLongestDialSlice = absl::Seconds(2);
 // A peer that has connected says its hello at once.
 constexpr absl::Duration kHelloTime = absl::Seconds(5);
-constexpr size_t kMostComers = 1024;  // that are heard at once; others wait in the listener
 
 enum class Channel : int32_t { kData, kWatch };
 constexpr Channel kChannels[] = {Channel::kData, Channel::kWatch};
@@ -104,8 +104,11 @@ bool MayBeRank(const TcpConnection& connection, const TcpSecurity& security, int
 
 class Meeting {
  public:
-  Meeting(const SharedMemoryGroupOptions& options, const GroupHosts& hosts)
-      : options_(options), hosts_(hosts), mine_(HelloOf(options, hosts)) {
+  Meeting(const SharedMemoryGroupOptions& options, const GroupHosts& hosts, size_t most_comers)
+      : options_(options),
+        hosts_(hosts),
+        most_comers_(most_comers),
+        mine_(HelloOf(options, hosts)) {
     links_.data.resize(static_cast<size_t>(options.world_size));
     links_.watch.resize(static_cast<size_t>(options.world_size));
   }
@@ -177,7 +180,7 @@ class Meeting {
   // error ends the meeting.
   absl::Status HearComers();
   void AwaitComers() const;
-  absl::Status TakeComers();
+  void TakeComers();
   // Whether there is more to hear of it.
   absl::StatusOr<bool> Hear(Comer& comer);
   absl::StatusOr<bool> AnswerHello(Comer& comer);
@@ -185,6 +188,7 @@ class Meeting {
 
   const SharedMemoryGroupOptions& options_;
   const GroupHosts& hosts_;
+  const size_t most_comers_;
   const Hello mine_;
   TcpLinks links_;
   std::list<Comer> comers_;
@@ -210,8 +214,8 @@ absl::StatusOr<bool> Meeting::Dial(int rank, Channel channel) {
   const std::string& address = hosts_.members[static_cast<size_t>(rank)].data_address;
   const Instant soon = RealClock().Now() + dial_slice_;
   auto connection = DialTcp(address, hosts_.security, soon);
-  if (absl::IsPermissionDenied(connection.status()) ||
-      absl::IsInvalidArgument(connection.status())) {
+  // Files that do not fit together may be those of a certificate that is just being replaced.
+  if (absl::IsPermissionDenied(connection.status())) {
     return Annotate(connection.status(), fmt::format("rank {} calls rank {}", options_.rank, rank));
   }
   Answer answer;
@@ -269,7 +273,7 @@ absl::Status Meeting::Refusal(int rank, const Answer& answer) const {
 
 absl::Status Meeting::HearComers() {
   AwaitComers();
-  TANDEM_RETURN_IF_ERROR(TakeComers());
+  TakeComers();
   for (auto comer = comers_.begin(); comer != comers_.end();) {
     TANDEM_ASSIGN_OR_RETURN(const bool more, Hear(*comer));
     const bool late = RealClock().Now() >= comer->deadline;
@@ -279,33 +283,29 @@ absl::Status Meeting::HearComers() {
 }
 
 void Meeting::AwaitComers() const {
-  std::vector<pollfd> entries = {{hosts_.listener->arrived_fd(), POLLIN, 0}};
+  // One that there is no room for would end the wait at once.
+  const bool has_room = comers_.size() < most_comers_;
+  std::vector<pollfd> entries = {{has_room ? hosts_.listener->arrived_fd() : -1, POLLIN, 0}};
   for (const Comer& comer : comers_) {
     entries.push_back({comer.connection->fd(), comer.connection->receive_waits(), 0});
   }
   poll(entries.data(), entries.size(), static_cast<int>(absl::ToInt64Milliseconds(kAcceptSlice)));
 }
 
-absl::Status Meeting::TakeComers() {
-  while (comers_.size() < kMostComers) {
+// A stranger, a certificate that is just being replaced, or a want of descriptors, which may be
+// over since, must not end the group, nor go unnoticed.
+void Meeting::TakeComers() {
+  while (comers_.size() < most_comers_) {
     auto connection = hosts_.listener->Accept(RealClock().Now());
-    const absl::Status& why = connection.status();
     if (connection.ok()) {
       comers_.push_back({std::move(connection).value(), RealClock().Now() + kHelloTime});
-    } else if (absl::IsDeadlineExceeded(why)) {
-      return absl::OkStatus();
-    } else if (absl::IsPermissionDenied(why) || absl::IsUnavailable(why) ||
-               absl::IsInvalidArgument(why)) {
-      // A stranger, or a certificate that is just being replaced, must not end the group, nor go
-      // unnoticed.
-      const std::string text(why.message());
-      if (text != last_trouble_) LogWarn("a data connection was dropped: {}", text);
-      last_trouble_ = text;
-    } else {
-      return why;
+      continue;
     }
+    if (absl::IsDeadlineExceeded(connection.status())) return;
+    const std::string text(connection.status().message());
+    if (text != last_trouble_) LogWarn("a data connection was dropped: {}", text);
+    last_trouble_ = text;
   }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> Meeting::Hear(Comer& comer) {
@@ -370,16 +370,22 @@ absl::Status CheckMembers(const SharedMemoryGroupOptions& options, const GroupHo
     return InvalidArgument("a group's ticket has {} bytes, at most {}", hosts.ticket.size(),
                            sizeof(Hello::ticket));
   }
+  for (int rank = 0; rank < options.rank; ++rank) {
+    const std::string& address = hosts.members[static_cast<size_t>(rank)].data_address;
+    TANDEM_RETURN_IF_ERROR(
+        Annotate(ParseTcpAddress(address).status(), fmt::format("rank {}", rank)));
+  }
   return RanksByHost(hosts.members).status();
 }
 
 }  // namespace
 
 absl::StatusOr<TcpLinks> MeetOverTcp(const SharedMemoryGroupOptions& options,
-                                     const GroupHosts& hosts) {
+                                     const GroupHosts& hosts,
+                                     size_t most_comers) {
   TANDEM_RETURN_IF_ERROR(CheckMembers(options, hosts));
   const OutsideWait wait;
-  return Meeting(options, hosts).Meet();
+  return Meeting(options, hosts, most_comers).Meet();
 }
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 // How the ranks of a group over TCP find each other.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -18,9 +19,15 @@ struct TcpLinks {
   std::vector<std::unique_ptr<TcpConnection>> watch;  // of GroupWatch
 };
 
-// The higher rank dials the lower. Errors: JoinSharedMemoryGroup's. Aborted also where a rank joins
-// a newer generation. PermissionDenied: a rank refuses this one's certificate or ticket.
+// Peers that are heard at once; others wait in the listener.
+inline constexpr size_t kMostComers = 1024;
+
+// The higher rank dials the lower, and tries again until the deadline whatever else fails: a peer
+// that is not there yet, no free descriptor, files of a certificate that is just being replaced.
+// Errors: JoinSharedMemoryGroup's. Aborted also where a rank joins a newer generation.
+// PermissionDenied: a rank refuses this one's certificate or ticket.
 absl::StatusOr<TcpLinks> MeetOverTcp(const SharedMemoryGroupOptions& options,
-                                     const GroupHosts& hosts);
+                                     const GroupHosts& hosts,
+                                     size_t most_comers = kMostComers);
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -66,7 +67,10 @@ std::string JoinAddress(const std::string& host, int port) {
 
 bool IsWildcard(const std::string& address) {
   const absl::StatusOr<TcpAddress> parts = ParseTcpAddress(address);
-  return parts.ok() && (parts->host == "0.0.0.0" || parts->host == "::");
+  if (!parts.ok()) return false;
+  in6_addr v6{};  // has several spellings
+  return parts->host == "0.0.0.0" ||
+         (inet_pton(AF_INET6, parts->host.c_str(), &v6) == 1 && IN6_IS_ADDR_UNSPECIFIED(&v6));
 }
 
 absl::StatusOr<std::string> OwnHostTowards(const std::string& address) {

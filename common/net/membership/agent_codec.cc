@@ -1,27 +1,13 @@
 #include "common/net/membership/agent_codec.h"
 
 #include "common/base/status.h"
+#include "common/net/worker_codec.h"
 
 namespace tandem {
 namespace {
 
-// Of any message that names a worker by role and rank.
-template <typename Message>
-void SetKey(const WorkerKey& key, Message* message) {
-  message->set_role(key.role == WorkerRole::kTrainer ? v1::ROLE_TRAINER : v1::ROLE_ROLLOUT);
-  message->set_rank(key.rank);
-}
-
-template <typename Message>
-absl::StatusOr<WorkerKey> KeyOf(const Message& message) {
-  if (message.role() == v1::ROLE_TRAINER) return WorkerKey{WorkerRole::kTrainer, message.rank()};
-  if (message.role() == v1::ROLE_ROLLOUT) return WorkerKey{WorkerRole::kRollout, message.rank()};
-  return InvalidArgument("role {} is neither trainer nor rollout",
-                         static_cast<int>(message.role()));
-}
-
 absl::StatusOr<AgentProcess> FromProto(const v1::AgentProcess& proto) {
-  TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, KeyOf(proto));
+  TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, WorkerKeyOf(proto));
   return AgentProcess{.key = key,
                       .pid = proto.pid(),
                       .starts = proto.starts(),
@@ -39,7 +25,7 @@ absl::Duration FromSeconds(double seconds) {
 
 v1::AgentProcess ToProto(const AgentProcess& process) {
   v1::AgentProcess proto;
-  SetKey(process.key, &proto);
+  SetWorkerKey(process.key, &proto);
   proto.set_pid(process.pid);
   proto.set_starts(process.starts);
   proto.set_ended_pid(process.ended_pid);
@@ -63,7 +49,7 @@ v1::AgentHeartbeatRequest ToProto(const AgentNews& news) {
   for (const AgentProcess& process : news.processes) *proto.add_processes() = ToProto(process);
   if (news.failure) {
     v1::AgentFailure* const failure = proto.mutable_failure();
-    SetKey(news.failure->key, failure);
+    SetWorkerKey(news.failure->key, failure);
     failure->set_code(news.failure->code);
     failure->set_reason(news.failure->reason);
     failure->set_log(news.failure->log);
@@ -90,7 +76,7 @@ absl::StatusOr<AgentNews> FromProto(const v1::AgentHeartbeatRequest& proto) {
     TANDEM_ASSIGN_OR_RETURN(news.processes.emplace_back(), FromProto(process));
   }
   if (proto.has_failure()) {
-    TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, KeyOf(proto.failure()));
+    TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, WorkerKeyOf(proto.failure()));
     news.failure = AgentFailure{.key = key,
                                 .code = proto.failure().code(),
                                 .reason = proto.failure().reason(),
@@ -103,12 +89,12 @@ v1::AgentHeartbeatResponse ToProto(const AgentOrders& orders) {
   v1::AgentHeartbeatResponse proto;
   for (const AgentOrder& order : orders.processes) {
     v1::AgentOrder* const added = proto.add_processes();
-    SetKey(order.key, added);
+    SetWorkerKey(order.key, added);
     added->set_device(order.device);
   }
   for (const AgentVictim& victim : orders.kill) {
     v1::AgentVictim* const added = proto.add_kill();
-    SetKey(victim.key, added);
+    SetWorkerKey(victim.key, added);
     added->set_pid(victim.pid);
   }
   proto.set_over(orders.over);
@@ -133,11 +119,11 @@ absl::StatusOr<AgentOrders> FromProto(const v1::AgentHeartbeatResponse& proto) {
                                 .log_max_bytes = proto.log_max_bytes(),
                                 .log_files_to_keep = proto.log_files_to_keep()}};
   for (const v1::AgentOrder& order : proto.processes()) {
-    TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, KeyOf(order));
+    TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, WorkerKeyOf(order));
     orders.processes.push_back({key, order.device()});
   }
   for (const v1::AgentVictim& victim : proto.kill()) {
-    TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, KeyOf(victim));
+    TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, WorkerKeyOf(victim));
     orders.kill.push_back({key, victim.pid()});
   }
   return orders;

@@ -189,9 +189,13 @@ absl::Status CheckPrivateFile(const std::string& path, const struct stat& info) 
   return absl::OkStatus();
 }
 
-}  // namespace
+// As rename, but EEXIST if something is at `to`.
+int MoveToFree(const char* from, const char* to) { return link(from, to) == 0 ? unlink(from) : -1; }
 
-absl::Status WritePrivateFile(const std::string& path, const std::string& text) {
+// Makes the file beside `path` and moves it there by `move`, which returns as rename.
+absl::Status WriteAndMove(const std::string& path,
+                          const std::string& text,
+                          int (*move)(const char* from, const char* to)) {
   const OutsideWait wait;  // a slow disk is not a hang
   const auto failed = [&](const char* what) {
     return MakeStatus(IoErrorCode(errno), "cannot {} {}: {}", what, path, std::strerror(errno));
@@ -203,15 +207,27 @@ absl::Status WritePrivateFile(const std::string& path, const std::string& text) 
   // The umask may have taken away what the owner needs.
   bool written = fchmod(fd.get(), 0600) == 0 &&
                  write(fd.get(), text.data(), text.size()) == std::ssize(text) &&
-                 fsync(fd.get()) == 0 && rename(fresh.c_str(), path.c_str()) == 0;
+                 fsync(fd.get()) == 0 && move(fresh.c_str(), path.c_str()) == 0;
   if (written) {
     errno = SyncFolder(std::filesystem::path(path).parent_path());
     written = errno == 0;
   }
   if (written) return absl::OkStatus();
-  const absl::Status status = failed("write");
+  const absl::Status status =
+      errno == EEXIST ? MakeStatus(absl::StatusCode::kAlreadyExists, "{} exists already", path)
+                      : failed("write");
   unlink(fresh.c_str());
   return status;
+}
+
+}  // namespace
+
+absl::Status WritePrivateFile(const std::string& path, const std::string& text) {
+  return WriteAndMove(path, text, &rename);
+}
+
+absl::Status WriteNewPrivateFile(const std::string& path, const std::string& text) {
+  return WriteAndMove(path, text, &MoveToFree);
 }
 
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t limit) {

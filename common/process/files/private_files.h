@@ -38,6 +38,11 @@ absl::Status CheckSocketFolder(const std::string& path);
 // returns. Errors by IoErrorCode.
 absl::Status WritePrivateFile(const std::string& path, const std::string& text);
 
+// The same where nothing is at `path` yet: of several that write one at once, one does.
+// AlreadyExists: something is there, if only a link to nowhere, and stays as it is. The folder's
+// file system has hard links.
+absl::Status WriteNewPrivateFile(const std::string& path, const std::string& text);
+
 // At most `limit` bytes of a regular file that belongs to this user or to root, and that no other
 // user can read or write. NotFound: there is none; FailedPrecondition: not such a file, with what
 // it is instead and the remedy.

@@ -4,7 +4,8 @@
 #include <set>
 
 #include "common/base/status.h"
-#include "common/net/protocol.h"
+#include "common/net/comer_build.h"
+#include "common/process/exit_code.h"
 
 namespace tandem {
 namespace {
@@ -54,16 +55,10 @@ absl::StatusOr<AgentAnswer> AgentRegistry::Beat(const AgentNews& news) {
 }
 
 absl::Status AgentRegistry::CheckBuild(const AgentNews& news) const {
-  if (news.protocol != kProtocolVersion) {
-    return InvalidArgument("{} speaks protocol {}, this controller {}: use binaries of one build",
-                           AgentText(news), news.protocol, kProtocolVersion);
-  }
-  if (news.build_id == options_.build_id || options_.allow_other_build) return absl::OkStatus();
-  return FailedPrecondition(
-      "{} is of another build ({}) than this controller ({}): they may not understand each other's "
-      "messages, and its workers' results may differ; start all programs from one build (--version "
-      "shows it), or set cluster.allow_other_build=true",
-      AgentText(news), news.build, options_.build);
+  TANDEM_RETURN_IF_ERROR(CheckProtocol(AgentText(news), news.protocol));
+  if (options_.allow_other_build) return absl::OkStatus();
+  return CheckSameBuild(AgentText(news), {news.build, news.build_id},
+                        {options_.build, options_.build_id});
 }
 
 absl::Status AgentRegistry::CheckHosts(const AgentNews& news) const {

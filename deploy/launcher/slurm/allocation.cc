@@ -1,6 +1,5 @@
 #include "deploy/launcher/slurm/allocation.h"
 
-#include <algorithm>
 #include <sstream>
 
 #include <absl/strings/numbers.h>
@@ -41,19 +40,8 @@ absl::StatusOr<Allocation> ReadAllocation(const Variables& variables,
   return allocation;
 }
 
-namespace {
-
-// The numbers of nodes on which the workers fit, the fewest first.
-std::vector<int> FittingNodes(const Topology& topology) {
-  if (!topology.apart) return {topology.trainer_hosts};
-  return {std::max(topology.trainer_hosts, topology.rollout_hosts),
-          topology.trainer_hosts + topology.rollout_hosts};
-}
-
-}  // namespace
-
 absl::Status CheckNodes(const Topology& topology, int spare_hosts, const Allocation& allocation) {
-  std::vector<int> fitting = FittingNodes(topology);
+  std::vector<int> fitting = topology.HostCounts();
   for (int& nodes : fitting) nodes += spare_hosts;
   const int nodes = static_cast<int>(allocation.nodes.size());
   if (std::find(fitting.begin(), fitting.end(), nodes) != fitting.end()) return absl::OkStatus();

@@ -13,6 +13,8 @@ TEST_CASE("All interfaces of a host are told from one address", "[cluster]") {
   REQUIRE(JoinAddress("fd00::1", 7) == "[fd00::1]:7");
   REQUIRE(IsWildcard("0.0.0.0:1"));
   REQUIRE(IsWildcard("[::]:1"));
+  REQUIRE(IsWildcard("[0:0:0:0:0:0:0:0]:1"));
+  REQUIRE_FALSE(IsWildcard("[::1]:1"));
   REQUIRE_FALSE(IsWildcard("127.0.0.1:1"));
   REQUIRE_FALSE(IsWildcard("unix:/run/c.sock"));
 }

@@ -58,6 +58,16 @@ TEST_CASE("Finish reasons map one to one", "[wire]") {
   }
 }
 
+TEST_CASE("A worker's name survives the wire, and other roles are none of a worker", "[wire]") {
+  v1::WorkerId id;
+  for (const WorkerKey key : {WorkerKey{WorkerRole::kTrainer, 3}, {WorkerRole::kRollout, 0}}) {
+    SetWorkerKey(key, &id);
+    REQUIRE(WorkerKeyOf(id).value() == key);
+  }
+  id.set_role(v1::ROLE_UNSPECIFIED);
+  REQUIRE(absl::IsInvalidArgument(WorkerKeyOf(id).status()));
+}
+
 TEST_CASE("Sampling parameters survive the wire", "[wire]") {
   SamplingParams params{.temperature = 0.5f,
                         .top_p = 0.9f,

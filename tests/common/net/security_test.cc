@@ -31,8 +31,15 @@ TEST_CASE("Loopback and Unix sockets need no TLS", "[rpc]") {
     REQUIRE(open.ok() == is_socket);
     if (!is_socket) REQUIRE(std::string(open.message()).find("--token-file") != std::string::npos);
   }
-  REQUIRE(IsLocalAddress("127.8.0.1:0"));
-  for (const char* address : {"0.0.0.0:0", "10.0.0.1:0", "127.example.org:80", "127.0.0.1", ""}) {
+  for (const char* address : {"127.8.0.1:0", "[0:0:0:0:0:0:0:1]:0", "[0::1]:0", "[::0001]:0",
+                              "[::ffff:127.0.0.1]:0", "[::FFFF:7f08:1]:0"}) {
+    INFO(address);
+    REQUIRE(IsLocalAddress(address));
+  }
+  for (const char* address :
+       {"0.0.0.0:0", "10.0.0.1:0", "127.example.org:80", "127.0.0.1", "", "[::]:0", "[::2]:0",
+        "[fd00::1]:0", "[::ffff:10.0.0.1]:0", "[localhost]:0", "[::1", "[]:0"}) {
+    INFO(address);
     REQUIRE_FALSE(IsLocalAddress(address));
   }
 }

@@ -204,6 +204,24 @@ TEST_CASE("A private file is its owner's alone, and replaces a link", "[private_
   REQUIRE(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 2);
 }
 
+TEST_CASE("A private file that must be new takes the place of nothing", "[private_files]") {
+  const testing::TempDir dir;
+  const UmaskOf umask(0);
+  const std::string path = dir.path() / "key";
+  REQUIRE(WriteNewPrivateFile(path, "first").ok());
+  REQUIRE(ModeOf(path) == 0600);
+  const absl::Status second = WriteNewPrivateFile(path, "second");
+  REQUIRE(absl::IsAlreadyExists(second));
+  REQUIRE(Says(second, path + " exists already"));
+  REQUIRE(ReadPrivateFile(path, 100).value() == "first");
+  const std::string link = dir.path() / "link";
+  std::filesystem::create_symlink(dir.path() / "nowhere", link);
+  REQUIRE(absl::IsAlreadyExists(WriteNewPrivateFile(link, "third")));
+  REQUIRE(std::filesystem::is_symlink(link));
+  // Nothing is left beside them.
+  REQUIRE(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 2);
+}
+
 TEST_CASE("A secret that others could read, or that is not a file, is not used",
           "[private_files]") {
   const testing::TempDir dir;

@@ -2,19 +2,17 @@
 
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <sstream>
 #include <string>
 
 #include <absl/time/clock.h>
 #include <catch2/catch.hpp>
-#include <openssl/bio.h>
-#include <openssl/pem.h>
-#include <openssl/x509v3.h>
+#include <openssl/ec.h>
 
 #include "common/base/status.h"
 #include "common/tcp/certificate.h"
 #include "common/tcp/certificate_maker.h"
+#include "common/tcp/openssl_objects.h"
 #include "tests/common/tcp/tcp_pair.h"
 #include "tests/support/file_mode.h"
 #include "tests/support/temp_dir.h"
@@ -49,6 +47,31 @@ struct CertificateFolder {
     return Issue({.roles = {role}, .rank = rank, .hosts = {"127.0.0.1", "node7.cluster"}});
   }
 };
+
+// As a program might make it that gives keys no identifiers.
+CertificatePem ForeignAuthority(const std::string& organization, absl::Time now) {
+  const OwnedKey key(EVP_EC_gen("P-256"));
+  const OwnedCertificate made(X509_new());
+  X509* const certificate = made.get();
+  X509_set_version(certificate, 2);
+  ASN1_INTEGER_set(X509_get_serialNumber(certificate), 77);
+  ASN1_TIME_set(X509_getm_notBefore(certificate), absl::ToTimeT(now - absl::Hours(1)));
+  ASN1_TIME_set(X509_getm_notAfter(certificate), absl::ToTimeT(now + absl::Hours(24 * 90)));
+  X509_set_pubkey(certificate, key.get());
+  X509_NAME* const subject = X509_get_subject_name(certificate);
+  X509_NAME_add_entry_by_txt(subject, "O", MBSTRING_UTF8,
+                             reinterpret_cast<const unsigned char*>(organization.data()),
+                             static_cast<int>(organization.size()), -1, 0);
+  X509_set_issuer_name(certificate, subject);
+  const OwnedExtension constraints(
+      X509V3_EXT_nconf_nid(nullptr, nullptr, NID_basic_constraints, "critical,CA:TRUE"));
+  X509_add_ext(certificate, constraints.get(), -1);
+  REQUIRE(X509_sign(certificate, key.get(), EVP_sha256()) > 0);
+  const OwnedBio cert_text = EmptyBio(), key_text = EmptyBio();
+  PEM_write_bio_X509(cert_text.get(), certificate);
+  PEM_write_bio_PKCS8PrivateKey(key_text.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr);
+  return {.cert = TextOf(cert_text), .key = TextOf(key_text)};
+}
 
 // What a data connection uses of a certificate, with peers of `role`.
 TcpSecurity SecurityOf(const IssuedCertificate& issued, const std::string& role) {
@@ -112,10 +135,7 @@ TEST_CASE("a certificate may be of all hosts of a domain") {
   INFO(issued.status());
   REQUIRE(issued.ok());
   const std::string pem = TextOfFile(issued->files.cert);
-  const std::unique_ptr<BIO, decltype(&BIO_free)> bio(
-      BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free);
-  const std::unique_ptr<X509, decltype(&X509_free)> certificate(
-      PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr), X509_free);
+  const OwnedCertificate certificate = ReadCertificate(BioOf(pem));
   REQUIRE(certificate != nullptr);
   const auto is_of = [&](const std::string& host) {
     return X509_check_host(certificate.get(), host.data(), host.size(), 0, nullptr) == 1;
@@ -152,7 +172,7 @@ TEST_CASE("nothing is written over, and the message says what to do") {
   const std::string authority = TextOfFile(folder.path + "/ca.pem");
   const absl::Status again = folder.Init();
   REQUIRE(absl::IsAlreadyExists(again));
-  REQUIRE(Says(again, folder.path + "/ca.pem exists already"));
+  REQUIRE(Says(again, folder.path + "/ca.key exists already"));
   REQUIRE(Says(again, "another folder"));
   REQUIRE(TextOfFile(folder.path + "/ca.pem") == authority);
   REQUIRE(folder.Worker("rollout", 2).ok());
@@ -163,6 +183,46 @@ TEST_CASE("nothing is written over, and the message says what to do") {
   REQUIRE(Says(taken, folder.path + "/rollout-2.key exists already"));
   REQUIRE(Says(taken, "another --name"));
   REQUIRE(TextOfFile(folder.path + "/rollout-2.key") == key);
+  // Of the other file alone nothing is left either.
+  std::ofstream(folder.path + "/user.pem") << "another's";
+  const absl::Status half = folder.Issue({.roles = {"user"}}).status();
+  REQUIRE(absl::IsAlreadyExists(half));
+  REQUIRE(Says(half, folder.path + "/user.pem exists already"));
+  REQUIRE(TextOfFile(folder.path + "/user.pem") == "another's");
+  REQUIRE_FALSE(fs::exists(folder.path + "/user.key"));
+}
+
+TEST_CASE("a certificate of as many days as its authority counts as long as that") {
+  CertificateFolder folder;
+  REQUIRE(folder.Init(365).ok());
+  const absl::Time begin = folder.now;
+  folder.now = begin + absl::Hours(1);
+  const auto whole = folder.Issue({.roles = {"user"}, .days = 365});
+  INFO(whole.status());
+  REQUIRE(whole.ok());
+  REQUIRE(whole->end == CertificateEnd(TextOfFile(folder.path + "/ca.pem")).value());
+  REQUIRE(CertificateEnd(TextOfFile(whole->files.cert)).value() == whole->end);
+  const auto less = folder.Issue({.roles = {"user"}, .name = "less", .days = 364});
+  REQUIRE(less.ok());
+  REQUIRE(less->end < whole->end);
+  folder.now = begin + absl::Hours(25);
+  REQUIRE(Says(folder.Issue({.roles = {"user"}, .name = "late", .days = 365}).status(),
+               "expires in 364 days"));
+  REQUIRE(folder.Issue({.roles = {"user"}, .name = "late", .days = 364}).ok());
+}
+
+TEST_CASE("an authority's folder keeps its readers and loses its writers") {
+  const CertificateFolder folder;
+  fs::create_directory(folder.path);
+  fs::permissions(folder.path, fs::perms(0777));
+  REQUIRE(folder.Init().ok());
+  REQUIRE(ModeOf(folder.path) == 0755);
+  // As /tmp, where nobody replaces what is another's.
+  const std::string shared = folder.dir.path() / "shared";
+  fs::create_directory(shared);
+  fs::permissions(shared, fs::perms(01777));
+  REQUIRE(MakeAuthorityFolder({.dir = shared, .project = "demo"}, folder.now).ok());
+  REQUIRE((ModeOf(shared) & 07777) == 01777);
 }
 
 TEST_CASE("a certificate that would be of no use is refused with what to give") {
@@ -217,6 +277,54 @@ TEST_CASE("an authority that others made signs nothing without a project") {
   const auto other = MakeAuthority("demo", {now, now + absl::Hours(1)});
   REQUIRE(Says(MakeCertificate({authority->cert, other->key}, {.name = "leaf"}).status(),
                "not the key of the certificate"));
+}
+
+TEST_CASE("an authority of another program signs, if its organization may be a project's name") {
+  const CertificateFolder folder;
+  fs::create_directory(folder.path);
+  const auto put = [&](const std::string& organization) {
+    const CertificatePem pem = ForeignAuthority(organization, folder.now);
+    std::ofstream(folder.path + "/ca.pem") << pem.cert;
+    std::ofstream(folder.path + "/ca.key") << pem.key;
+    fs::permissions(folder.path + "/ca.key", fs::perms(0600));
+  };
+  put("demo");
+  const auto trainer = folder.Worker("trainer", 0), rollout = folder.Worker("rollout", 0);
+  INFO(trainer.status());
+  REQUIRE(trainer.ok());
+  REQUIRE(rollout.ok());
+  const auto listener = testing::ListenHere(SecurityOf(*rollout, "trainer"));
+  const testing::TcpPair pair = testing::Meet(*listener, SecurityOf(*trainer, "rollout"));
+  INFO(pair.dialled.status() << pair.accepted.status());
+  REQUIRE(pair.accepted.ok());
+  for (const std::string& organization :
+       {std::string("Some Company, Inc."), std::string("a/trainer"), std::string("demo\0x", 6)}) {
+    put(organization);
+    const absl::Status refused = folder.Issue({.roles = {"user"}}).status();
+    INFO(refused);
+    REQUIRE(absl::IsInvalidArgument(refused));
+    REQUIRE(Says(refused, "letters, digits, dots, hyphens and underscores"));
+  }
+}
+
+TEST_CASE("why a certificate cannot be made is not what an earlier call left") {
+  const absl::Time now = absl::Now();
+  const auto beyond = [&] {
+    // A key that cannot be read leaves its reason in the thread's list of errors.
+    REQUIRE(absl::IsInvalidArgument(CheckKey("no key", "no certificate")));
+    return CertificateDates{now, absl::InfiniteFuture()};
+  };
+  const absl::Status authority = MakeAuthority("demo", beyond()).status();
+  INFO(authority);
+  REQUIRE(absl::IsInternal(authority));
+  REQUIRE(Says(authority, "its dates and key"));
+  REQUIRE_FALSE(Says(authority, "no start line"));
+  const auto good = MakeAuthority("demo", {now, now + absl::Hours(1)});
+  const CertificateDates dates = beyond();
+  const absl::Status leaf = MakeCertificate(*good, {.name = "leaf", .dates = dates}).status();
+  INFO(leaf);
+  REQUIRE(absl::IsInternal(leaf));
+  REQUIRE_FALSE(Says(leaf, "no start line"));
 }
 
 }  // namespace tandem

@@ -13,7 +13,9 @@
 
 #include "common/base/status.h"
 #include "common/tcp/tcp_address.h"
+#include "tests/common/tcp/no_free_descriptor.h"
 #include "tests/common/tcp/tcp_pair.h"
+#include "tests/fakes/fake_clock.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
 
@@ -217,9 +219,11 @@ TEST_CASE("a peer that speaks another protocol is passed over, and the next one 
   REQUIRE(Meet(*listener).accepted.ok());
 }
 
-TEST_CASE("peers that connect and say nothing hold up nobody") {
+TEST_CASE("peers that connect and say nothing hold up nobody, and are dropped once they are late") {
   const Ends ends(WithTls());
-  const auto listener = ListenHere(ends.security);
+  testing::FakeClock clock;  // else a slow machine would drop them before the last one is served
+  const auto listener =
+      TcpListener::Listen("127.0.0.1:0", ends.security, kPeerSilence, clock).value();
   const auto resolved = ResolveTcpAddress(testing::AddressOf(*listener)).value();
   std::vector<UniqueFd> strangers;
   for (const std::string said : {"", "", "\x16", "T"}) {  // the last two stop in the middle
@@ -231,6 +235,69 @@ TEST_CASE("peers that connect and say nothing hold up nobody") {
   // The one that begins as the listener's other kind of connection is refused, and it alone.
   REQUIRE(absl::IsPermissionDenied(listener->Accept(Patiently()).status()));
   REQUIRE(Meet(*listener, ends.security).accepted.ok());
+  clock.Advance(kIntroduction);
+  const auto later = DialTcp(testing::AddressOf(*listener), ends.security, Patiently());
+  REQUIRE(later.ok());
+  for (size_t i = 1; i < strangers.size(); ++i) {
+    const absl::Status late = listener->Accept(Patiently()).status();
+    INFO(late);
+    REQUIRE(absl::IsUnavailable(late));
+    REQUIRE((Says(late, "said nothing") || Says(late, "did not say in time who it is")));
+  }
+  REQUIRE(listener->Accept(Patiently()).ok());
+}
+
+TEST_CASE("connections whose peers left before anybody took them keep no other one away") {
+  const auto listener = ListenHere();
+  const std::string address = testing::AddressOf(*listener);
+  std::vector<std::unique_ptr<TcpConnection>> gone;
+  for (int i = 0; i < 256; ++i) {
+    auto one = DialTcp(address, {}, Patiently());
+    REQUIRE(one.ok());
+    gone.push_back(*std::move(one));
+  }
+  gone.clear();
+  // Nobody accepts meanwhile, and there was no room for more.
+  const auto dialled = DialTcp(address, {}, Patiently());
+  INFO(dialled.status());
+  REQUIRE(dialled.ok());
+  const auto accepted = listener->Accept(Patiently());
+  REQUIRE(accepted.ok());
+  REQUIRE((*dialled)->Send("here", 4, Patiently()).ok());
+  char said[4];
+  REQUIRE((*accepted)->Receive(said, 4, Patiently()).ok());
+}
+
+TEST_CASE("of the refusals that nobody asked for only the last ones are kept") {
+  const auto listener = ListenHere();
+  const auto resolved = ResolveTcpAddress(testing::AddressOf(*listener)).value();
+  for (int i = 0; i < 300; ++i) {
+    const UniqueFd stranger(socket(AF_INET, SOCK_STREAM, 0));
+    REQUIRE(connect(stranger.get(), resolved[0].get(), resolved[0].bytes) == 0);
+  }
+  REQUIRE(DialTcp(testing::AddressOf(*listener), {}, Patiently()).ok());
+  int refused = 0;
+  while (!listener->Accept(Patiently()).ok()) ++refused;
+  REQUIRE(refused == 16);
+}
+
+TEST_CASE("a want of descriptors that is over is told to nobody") {
+  testing::FakeClock clock;
+  const auto listener = TcpListener::Listen("127.0.0.1:0", {}, kPeerSilence, clock).value();
+  const auto resolved = ResolveTcpAddress(testing::AddressOf(*listener)).value();
+  const UniqueFd waits(socket(AF_INET, SOCK_STREAM, 0));
+  {
+    const testing::NoFreeDescriptor none;
+    REQUIRE(connect(waits.get(), resolved[0].get(), resolved[0].bytes) == 0);
+    pollfd entry = {listener->arrived_fd(), POLLIN, 0};
+    REQUIRE(poll(&entry, 1, -1) == 1);
+    REQUIRE(absl::IsResourceExhausted(listener->Accept(Patiently()).status()));
+    REQUIRE(poll(&entry, 1, -1) == 1);  // it lasts
+  }
+  const auto dialled = DialTcp(testing::AddressOf(*listener), {}, Patiently());
+  REQUIRE(dialled.ok());
+  REQUIRE(listener->Accept(Patiently()).ok());
+  REQUIRE(absl::IsDeadlineExceeded(listener->Accept(RealClock().Now()).status()));
 }
 
 TEST_CASE("of very many silent peers the first are dropped, and the next one is served") {

@@ -77,6 +77,17 @@ struct SessionPair {
   std::array<std::unique_ptr<TlsSession>, 2> ends;
 };
 
+// How many bytes go from an end until its socket is full, one at a time.
+int64_t Fill(TlsSession& end) {
+  int64_t bytes = 0;
+  while (true) {
+    const auto went = end.Write("x", 1);
+    REQUIRE(went.ok());
+    if (*went == 0) return bytes;
+    ++bytes;
+  }
+}
+
 // Both ends know that there is no connection, and at least one of them says `why`.
 void RequireRefused(const TcpPair& pair, const std::string& why) {
   const absl::Status dialled = pair.dialled.status(), accepted = pair.accepted.status();
@@ -106,6 +117,33 @@ TEST_CASE("an end changes its key after so many records, and the other one follo
   const SessionPair usual(fixture.Trainer(), kRecordsOfKey);
   REQUIRE(usual.Cross(0, text) == text);
   REQUIRE(usual.ends[0]->key_changes() == 0);
+}
+
+TEST_CASE("two ends that change their keys while both sockets are full read on") {
+  const TcpTlsFixture fixture;
+  // With one of these the socket is full just as the message that changes the key is due.
+  for (const int64_t records_of_key : {1, 2, 3, 5, 7}) {
+    const SessionPair pair(fixture.Trainer(), records_of_key);
+    const std::array<int64_t, 2> sent = {Fill(*pair.ends[0]), Fill(*pair.ends[1])};
+    INFO(records_of_key << " records of a key, " << sent[0] << " and " << sent[1] << " bytes");
+    std::array<int64_t, 2> came{};
+    for (const size_t at : {0, 1, 0}) {
+      std::array<char, 1> byte{};
+      while (true) {
+        const auto read = pair.ends[at]->Read(byte.data(), 1);
+        REQUIRE(read.ok());
+        if (*read == 0) break;
+        ++came[at];
+      }
+    }
+    REQUIRE(came[0] == sent[1]);
+    REQUIRE(came[1] == sent[0]);
+    // What was held back goes first.
+    for (const size_t from : {0, 1}) {
+      REQUIRE(pair.ends[from]->key_changes() >= sent[from] / records_of_key);
+      REQUIRE(pair.Cross(from, "xand on") == "xand on");
+    }
+  }
 }
 
 TEST_CASE("each end knows the other's identity") {

@@ -50,6 +50,7 @@ TEST_CASE("A topology says who is on which of several hosts") {
 
 TEST_CASE("A topology shares its workers out to the hosts of agents, with devices of each host") {
   const Topology pairs{.trainers = 4, .rollouts = 4, .trainer_hosts = 2, .rollout_hosts = 2};
+  REQUIRE(pairs.HostCounts() == std::vector<int>{2});
   REQUIRE(pairs.FitsHosts(2));
   REQUIRE_FALSE(pairs.FitsHosts(4));
   REQUIRE(pairs.FittingHosts() == "2");

@@ -178,10 +178,20 @@ TEST_CASE("WorkerRegistry refuses a loopback address where a peer is on another 
   REQUIRE(registry.Register(at(TrainerOf(0), "host-a", "127.0.0.1:2")).ok());
   refused(at(TrainerOf(1), "host-b", "10.0.0.2:2"),
           "trainer 0 on host-a (boot host-a) announces 127.0.0.1:2",
-          "trainer 1 is on host-b (boot host-b)");
+          "trainer 1 is on host-b (boot host-b): start trainer 0 with --advertise");
+  // It is not the comer's fault, so the message says what becomes of both.
+  refused(at(TrainerOf(1), "host-b", "10.0.0.2:2"),
+          "trainer 0 came first and runs, so stop it before", "trainer 1 is refused until then");
+  // Both addresses are wrong: one start mends both.
+  refused(at(TrainerOf(1), "host-b", "127.0.0.1:2"),
+          "trainer 1 on host-b (boot host-b) announces 127.0.0.1:2",
+          "start trainer 0 and trainer 1 with --advertise");
   REQUIRE(registry.Register(at(TrainerOf(0), "host-a", "10.0.0.1:2")).ok());
   refused(at(TrainerOf(1), "host-b", "127.0.0.1:2"),
           "trainer 1 on host-b (boot host-b) announces 127.0.0.1:2", "trainer 0 is on host-a");
+  const absl::Status own_fault =
+      registry.Register(at(TrainerOf(1), "host-b", "127.0.0.1:2")).status();
+  REQUIRE_FALSE(Says(own_fault, "came first"));
   REQUIRE(registry.Register(at(TrainerOf(1), "host-b", "10.0.0.2:2")).ok());
   // A rollout is called by the trainer that sends it weights.
   refused(at(RolloutOf(1), "host-a", ""), "rollout 1 on host-a (boot host-a) announces 127.0.0.1:1",

@@ -1,12 +1,17 @@
+#include "common/comm/hosts/tcp_meeting.h"
+
 #include <atomic>
+#include <filesystem>
 #include <thread>
 
 #include <catch2/catch.hpp>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include "common/base/status.h"
 #include "common/tcp/tcp_address.h"
 #include "tests/common/comm/hosts/tcp_ranks.h"
+#include "tests/common/tcp/no_free_descriptor.h"
 #include "tests/common/tcp/tcp_pair.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
@@ -60,6 +65,24 @@ void PassTime(GroupClock& clock) {
   while (clock.looks() < 3) std::this_thread::yield();
   clock.Advance(testing::kPatience);
 }
+
+// Knows when it was looked at, for a moment that no slow machine makes shorter.
+class TimedLooks : public testing::FakeClock {
+ public:
+  Instant Now() override {
+    looks_.push_back(RealClock().Now());
+    if (looks_.size() == 5) enough_ = true;
+    return FakeClock::Now();
+  }
+  const std::atomic<bool>& enough() const { return enough_; }
+  absl::Duration Between(size_t first, size_t last) const {
+    return looks_.at(last - 1) - looks_.at(first - 1);
+  }
+
+ private:
+  std::vector<Instant> looks_;
+  std::atomic<bool> enough_{false};
+};
 
 }  // namespace
 
@@ -251,6 +274,82 @@ TEST_CASE("over TLS a certificate of one rank does not join as another") {
   REQUIRE(host.Result().ok());
 }
 
+TEST_CASE("over TLS a certificate that is being replaced while ranks meet ends no join") {
+  const testing::TempDir dir;
+  const testing::Authority ours(dir.path(), "ours");
+  const auto issue = [&](const std::string& name) {
+    return testing::DataSecurity(ours.Issue(name, testing::NamesOf("trainer")));
+  };
+  TcpRanks ranks({1, 1}, issue("host"));
+  const TcpSecurity dials = issue("dials"), next = issue("next");
+  std::filesystem::rename(next.cert, dials.cert);  // its key is the old one's for a moment
+  GroupClock clock;
+  Joining host(ranks, 0);
+  Joining rank(ranks, 1, [&](SharedMemoryGroupOptions& options, GroupHosts& hosts) {
+    options.clock = &clock;
+    hosts.security = dials;
+  });
+  while (clock.looks() < 4) std::this_thread::yield();  // it could not dial, and tries again
+  std::filesystem::rename(next.key, dials.key);
+  INFO(rank.Result());
+  REQUIRE(rank.Result().ok());
+  REQUIRE(host.Result().ok());
+}
+
+TEST_CASE("over TLS files that never fit together are named at the deadline") {
+  const testing::TempDir dir;
+  const testing::Authority ours(dir.path(), "ours");
+  const auto issue = [&](const std::string& name) {
+    return testing::DataSecurity(ours.Issue(name, testing::NamesOf("trainer")));
+  };
+  TcpRanks ranks({1, 1}, issue("host"));
+  TcpSecurity dials = issue("dials");
+  dials.key = issue("another").key;
+  GroupClock clock;
+  Joining rank(ranks, 1, [&](SharedMemoryGroupOptions& options, GroupHosts& hosts) {
+    options.clock = &clock;
+    hosts.security = dials;
+  });
+  PassTime(clock);
+  REQUIRE(absl::IsDeadlineExceeded(rank.Result()));
+  REQUIRE(Says(rank.Result(), "TLS cannot use the key " + dials.key));
+}
+
+TEST_CASE("over TCP a want of descriptors before a join does not end it") {
+  TcpRanks ranks({1, 1});
+  const auto address = ResolveTcpAddress(ranks.hosts().members[0].data_address).value();
+  const UniqueFd stranger(socket(AF_INET, SOCK_STREAM, 0));
+  {
+    const testing::NoFreeDescriptor none;
+    REQUIRE(connect(stranger.get(), address[0].get(), address[0].bytes) == 0);
+    pollfd entry = {ranks.listener(0).arrived_fd(), POLLIN, 0};
+    REQUIRE(poll(&entry, 1, -1) == 1);
+  }
+  Joining host(ranks, 0), rank(ranks, 1);
+  INFO(host.Result());
+  REQUIRE(host.Result().ok());
+  REQUIRE(rank.Result().ok());
+}
+
+TEST_CASE("over TCP a rank that hears as many peers as it can waits for them") {
+  TcpRanks ranks({1, 1});
+  std::vector<std::unique_ptr<TcpConnection>> silent;
+  for (int i = 0; i < 3; ++i) {
+    auto connection =
+        DialTcp(ranks.hosts().members[0].data_address, {}, RealClock().Now() + testing::kPatience);
+    REQUIRE(connection.ok());
+    silent.push_back(*std::move(connection));
+  }
+  TimedLooks clock;
+  const GroupHosts hosts = ranks.HostsOf(0);
+  SharedMemoryGroupOptions options = ranks.OptionsOf(0);
+  options.clock = &clock;
+  options.cancelled = &clock.enough();
+  REQUIRE(absl::IsAborted(MeetOverTcp(options, hosts, /*most_comers=*/2).status()));
+  // At the third look it has two peers; from then on it waits for a tenth of a second in between.
+  REQUIRE(clock.Between(3, 5) > absl::Milliseconds(150));
+}
+
 TEST_CASE("over TCP impossible groups are refused") {
   TcpRanks ranks({1, 1});
   const auto refused = [&](const auto& change) {
@@ -262,6 +361,11 @@ TEST_CASE("over TCP impossible groups are refused") {
   REQUIRE(refused([](SharedMemoryGroupOptions&, GroupHosts& hosts) { hosts.listener = nullptr; }));
   REQUIRE(refused(
       [](SharedMemoryGroupOptions&, GroupHosts& hosts) { hosts.ticket = std::string(65, 'x'); }));
+  Joining nowhere(ranks, 1, [](SharedMemoryGroupOptions&, GroupHosts& hosts) {
+    hosts.members[0].data_address = "no port";
+  });
+  REQUIRE(absl::IsInvalidArgument(nowhere.Result()));
+  REQUIRE(Says(nowhere.Result(), "rank 0: \"no port\" is not an address"));
 }
 
 }  // namespace tandem
