@@ -34,11 +34,13 @@ absl::StatusOr<std::unique_ptr<SlotListener>> ListenForSlots(const v1::Config& c
                             .clear_text = !data_tls,
                             .network = flags.network,
                             .controller = flags.controller};
-  TANDEM_ASSIGN_OR_RETURN(options.security, DataSecurity(flags.security, {"trainer"}, data_tls));
+  TANDEM_ASSIGN_OR_RETURN(options.security,
+                          DataSecurity(flags.security, {"trainer", "rollout"}, data_tls));
   TANDEM_ASSIGN_OR_RETURN(DataListener data, ListenForData(options));
   LogInfo("weights over TCP: trainers connect to {}, {}", data.address,
           options.security.enabled() ? "with TLS" : "in clear text");
-  return std::make_unique<SlotListener>(std::move(data.listener), std::move(data.address));
+  return std::make_unique<SlotListener>(std::move(data.listener), std::move(data.address),
+                                        options.security.project);
 }
 
 }  // namespace tandem

@@ -12,6 +12,7 @@
 #include "common/config/config.h"
 #include "common/device/device_memory.h"
 #include "common/net/addresses/announced_address.h"
+#include "common/net/addresses/data_listener.h"
 #include "common/net/membership/membership_agent.h"
 #include "common/net/protocol.h"
 #include "common/net/server.h"
@@ -85,6 +86,9 @@ absl::Status Serve(const WorkerFlags& flags,
   if (!options.backend->device()->is_host()) options.device_bytes = join.device_memory_bytes;
   TANDEM_ASSIGN_OR_RETURN(*slots, ListenForSlots(registration.config(), address, flags));
   options.updates.slot_listener = slots->get();
+  TANDEM_ASSIGN_OR_RETURN(
+      options.updates.relay_security,
+      DataSecurity(flags.security, {"rollout"}, registration.config().cluster().data_tls()));
   options.device_lost = [stop](const absl::Status& why) { stop->Raise(why); };
   TANDEM_ASSIGN_OR_RETURN(*engine, Engine::Create(options));
   service->SetReady(engine->get(), agent->worker_id());

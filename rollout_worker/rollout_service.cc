@@ -374,6 +374,9 @@ grpc::Status GrpcRolloutService::BeginUpdate(grpc::ServerContext* /*context*/,
     update.id = {request->version(), request->generation()};
     update.group_generation = request->group_generation();
     update.over_tcp = request->over_tcp();
+    update.chain = {.from_rollout = request->from_rollout(),
+                    .next = {request->next_address(), request->next_ticket()},
+                    .behind = request->rollouts_behind()};
     update.slots = {request->slot_bytes(), request->slots(), request->direct()};
     update.scramble = request->scramble();
     update.scope = request->adapters() ? UpdateScope::kAdapters : UpdateScope::kWhole;
@@ -411,10 +414,13 @@ grpc::Status GrpcRolloutService::CommitUpdate(grpc::ServerContext* /*context*/,
     const Instant start = RealClock().Now();
     const UpdateId id = {request->version(), request->generation()};
     TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> digests, FromProto(request->digests()));
+    StreamTraffic traffic;
     TANDEM_RETURN_IF_ERROR(
         engine.Run("commit update", RunningRequests::kKeep,
-                   [&](RolloutCore& core) { return core.weights.Commit(id, digests); }));
+                   [&](RolloutCore& core) { return core.weights.Commit(id, digests, &traffic); }));
     response->set_version(request->version());
+    response->set_received_bytes(traffic.received);
+    response->set_forwarded_bytes(traffic.forwarded);
     *response->mutable_report() = Report(engine, "update", start);
     return absl::OkStatus();
   });

@@ -23,6 +23,16 @@ absl::Status PrepareModel(const SessionOptions& options, Backend& backend) {
 
 // Adapters that are kept separate are sent without the base if every rollout holds a complete
 // earlier version. Collective: if any rollout lacks a version, every rank gathers everything.
+absl::StatusOr<std::unique_ptr<ChainUpdateClient>> ConnectChain(
+    const RolloutConnector& connect, const std::vector<RolloutTarget>& chain) {
+  std::vector<std::unique_ptr<UpdateClient>> rollouts;
+  for (const RolloutTarget& target : chain) {
+    TANDEM_ASSIGN_OR_RETURN(RolloutLink link, connect(target));
+    rollouts.push_back(std::move(link.updates));
+  }
+  return std::make_unique<ChainUpdateClient>(std::move(rollouts));
+}
+
 absl::StatusOr<UpdateScope> ChooseScope(TrainingSession& session, UpdateClient* client) {
   const UpdateScope smallest = session.weights().smallest_update();
   if (smallest == UpdateScope::kWhole) return smallest;
@@ -318,8 +328,14 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   const bool target =
       std::count(command.target_ranks.begin(), command.target_ranks.end(), options_.rank) > 0;
   RolloutLink link;
+  ChainUpdateClient* chain = nullptr;  // points into `link`
   absl::Status connected;
-  if (target && !command.rollout_address.empty()) {
+  if (target && !command.chain.empty()) {
+    auto made = ConnectChain(connect_, command.chain);
+    connected = made.status();
+    if (made.ok()) chain = made->get();
+    if (made.ok()) link.updates = *std::move(made);
+  } else if (target && !command.rollout_address.empty()) {
     auto made = connect_(
         {command.rollout_address, command.rollout_incarnation, command.scramble, command.over_tcp});
     connected = made.status();
@@ -338,21 +354,27 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   const absl::StatusOr<double> share = changed_.Of(command.version, connected.ok() && report.ok(),
                                                    session->shard(), session->communicator());
   TANDEM_RETURN_IF_ERROR(connected);
-  TANDEM_RETURN_IF_ERROR(report.status());
+  // Rollouts of a chain that do not hold the version are told one by one.
+  const bool told = chain != nullptr && chain->ended() && !session->publisher().source_failed();
+  if (!told) TANDEM_RETURN_IF_ERROR(report.status());
   TANDEM_RETURN_IF_ERROR(share.status());
   // A rollout that reads the shard directly gives this device no work, so the publication may not
   // have waited for the device.
   TANDEM_RETURN_IF_ERROR(session->shard().device()->Synchronize());
-  if (link.updates != nullptr) {
-    LogInfo("version {}: {} tensors, {} bytes went to the rollout in {} buckets, {}",
-            command.version, report->tensors, report->bytes, report->buckets,
-            report->direct     ? "direct"
-            : command.over_tcp ? "over TCP"
-                               : "through slots");
+  if (told) result.outcomes = chain->outcomes();
+  if (link.updates != nullptr && report.ok()) {
+    if (!told) result.outcomes = {{absl::OkStatus(), link.updates->traffic()}};
+    LogInfo("version {}: {} tensors, {} bytes went to the rollout{} in {} buckets, {}",
+            command.version, report->tensors, report->bytes,
+            told ? fmt::format("s, of which {} hold them,", chain->accepted()) : "",
+            report->buckets,
+            report->direct             ? "direct"
+            : link.updates->over_tcp() ? "over TCP"
+                                       : "through slots");
   }
   // The controller wakes the KV caches when every rank has answered.
   TANDEM_RETURN_IF_ERROR(session->CheckReleased());
-  result.publish = *report;
+  if (report.ok()) result.publish = *report;
   result.changed_share = *share;
   result.report = phase.Report();
   return result;

@@ -27,6 +27,7 @@
 #include "trainer_worker/shard/changed_weights.h"
 #include "trainer_worker/shard/optimizer.h"
 #include "trainer_worker/training_session.h"
+#include "trainer_worker/weight_sync/chain_update_client.h"
 #include "trainer_worker/weight_sync/weight_check.h"
 #include "trainer_worker/weight_sync/weight_publisher.h"
 
@@ -78,16 +79,25 @@ struct ComputeLogProbsResult {
   PhaseReport report;
 };
 
+struct RolloutTarget {
+  std::string address;
+  int64_t incarnation = 0;
+  bool scramble = false;  // the rollout fills its weights with NaN before an update's first bucket
+  bool over_tcp = false;  // see UpdateClient::over_tcp
+};
+
 struct SyncCommand {
   int64_t version = 0;
   std::vector<int> target_ranks;
   std::string rollout_address;
   int64_t rollout_incarnation = 0;
   bool scramble = false;
-  bool over_tcp = false;  // see UpdateClient::over_tcp
+  bool over_tcp = false;             // see UpdateClient::over_tcp
+  std::vector<RolloutTarget> chain;  // instead of the one above (ChainUpdateClient)
 };
 struct SyncResult {
   PublishReport publish;
+  std::vector<ChainOutcome> outcomes;  // of each rollout that this rank sent to
   double changed_share = 0;
   PhaseReport report;
 };
@@ -161,12 +171,6 @@ struct CommandName {
 struct RolloutLink {
   std::unique_ptr<UpdateClient> updates;
   WeightReader* reader = nullptr;  // points into `updates`
-};
-struct RolloutTarget {
-  std::string address;
-  int64_t incarnation = 0;
-  bool scramble = false;  // the rollout fills its weights with NaN before an update's first bucket
-  bool over_tcp = false;  // see UpdateClient::over_tcp
 };
 using RolloutConnector = std::function<absl::StatusOr<RolloutLink>(const RolloutTarget& target)>;
 

@@ -119,6 +119,15 @@ void Fill(const SyncResult& result, v1::SyncWeightsResponse* response) {
   response->set_seconds(result.publish.seconds);
   response->set_changed_share(result.changed_share);
   response->set_digest(result.publish.digest);
+  response->set_sent_bytes(result.publish.sent_bytes);
+  for (const ChainOutcome& outcome : result.outcomes) {
+    v1::SyncOutcome& told = *response->add_outcomes();
+    told.set_code(static_cast<int>(outcome.status.code()));
+    told.set_message(std::string(outcome.status.message()));
+    told.set_silent(OriginOf(outcome.status) == FailureOrigin::kPartner);
+    told.set_received_bytes(outcome.traffic.received);
+    told.set_forwarded_bytes(outcome.traffic.forwarded);
+  }
   *response->mutable_report() = ToProto(result.report);
 }
 
@@ -346,6 +355,12 @@ grpc::Status GrpcTrainerService::SyncWeights(grpc::ServerContext* /*context*/,
                       .scramble = request->scramble(),
                       .over_tcp = request->over_tcp()};
   command.target_ranks.assign(request->target_ranks().begin(), request->target_ranks().end());
+  for (const v1::SyncTarget& target : request->chain()) {
+    command.chain.push_back({.address = target.address(),
+                             .incarnation = target.incarnation(),
+                             .scramble = target.scramble(),
+                             .over_tcp = true});
+  }
   return RunInGroup<SyncResult>(
       request->incarnation(), request->generation(),
       [&](Trainer& trainer) { return trainer.SyncWeights(command); },

@@ -84,15 +84,6 @@ absl::Status WeightSync::EndStaleUpdates() {
       }));
 }
 
-OverTcp OverTcpByHost(const WorkerRegistry& registry, bool always) {
-  return [&registry, always](const SyncRoute& route) {
-    if (always) return true;
-    const auto trainer = registry.Find({WorkerRole::kTrainer, route.trainer});
-    const auto rollout = registry.Find({WorkerRole::kRollout, route.rollout});
-    return trainer && rollout && !SameHost(trainer->announcement.host, rollout->announcement.host);
-  };
-}
-
 void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
   // A rollout that hangs is not waited for: the trainers' own deadline ends its update.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
@@ -106,34 +97,46 @@ void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
   LogWarn("could not abort the open weight updates: {}", std::string(status.message()));
 }
 
+SyncTarget WeightSync::TargetOf(int rollout, const Targets& targets) const {
+  const RolloutClient& client = *targets.at(rollout);
+  const auto synced = synced_incarnation_.find(rollout);
+  const bool first = synced == synced_incarnation_.end() || synced->second != client.incarnation();
+  return {.address = client.address(),
+          .incarnation = client.incarnation(),
+          .scramble =
+              scramble_ == ScrambleMode::kAlways || (scramble_ == ScrambleMode::kFirst && first)};
+}
+
 SyncCall WeightSync::CallFor(int trainer,
                              int64_t version,
-                             const RolloutOfTrainer& round,
+                             const SyncRound& round,
                              const Targets& targets) const {
   SyncCall command{.version = version};
-  for (const auto& [sender, rollout] : round) command.senders.push_back(sender);
+  for (const auto& [sender, rollouts] : round) command.senders.push_back(sender);
   const auto own = round.find(trainer);
   if (own == round.end()) return command;
-  const RolloutClient& target = *targets.at(own->second);
-  command.rollout_address = target.address();
-  command.rollout_incarnation = target.incarnation();
-  command.over_tcp = over_tcp_ && over_tcp_({.trainer = trainer, .rollout = own->second});
-  const auto synced = synced_incarnation_.find(own->second);
-  const bool first =
-      synced == synced_incarnation_.end() || synced->second != command.rollout_incarnation;
-  command.scramble =
-      scramble_ == ScrambleMode::kAlways || (scramble_ == ScrambleMode::kFirst && first);
+  if (own->second.size() > 1) {
+    for (const int rollout : own->second) command.chain.push_back(TargetOf(rollout, targets));
+    return command;
+  }
+  const int rollout = own->second.front();
+  const SyncTarget target = TargetOf(rollout, targets);
+  command.rollout_address = target.address;
+  command.rollout_incarnation = target.incarnation;
+  command.scramble = target.scramble;
+  command.over_tcp = over_tcp_ && over_tcp_({.trainer = trainer, .rollout = rollout});
   return command;
 }
 
 absl::StatusOr<std::vector<SyncReply>> WeightSync::SendRound(int64_t version,
-                                                             const RolloutOfTrainer& round,
+                                                             const SyncRound& round,
                                                              const Targets& targets,
                                                              const Interrupted& interrupted) {
   const auto send = [&](TrainerClient& trainer, int rank, Done<SyncReply> done) {
     trainer.SyncWeights(CallFor(rank, version, round, targets), std::move(done));
   };
-  const TrainerCallOptions how{.interrupted = interrupted, .rollouts = round};
+  TrainerCallOptions how{.interrupted = interrupted};
+  for (const auto& [trainer, rollouts] : round) how.rollouts[trainer] = rollouts.front();
   auto sent = CallAllTrainers<SyncReply>(pool_, send, how);
   if (absl::IsDataLoss(sent.status())) {
     // A digest differed, and the rollout is empty now. One failure may be chance, a second one is a
@@ -144,13 +147,13 @@ absl::StatusOr<std::vector<SyncReply>> WeightSync::SendRound(int64_t version,
   return sent;
 }
 
-absl::Status WeightSync::Send(int64_t version,
-                              const Targets& targets,
-                              const Interrupted& interrupted,
-                              WeightSyncResult* result) {
-  std::vector<int> receivers;
-  for (const auto& [rank, client] : targets) receivers.push_back(rank);
-  for (const RolloutOfTrainer& round : routes_.Rounds(receivers)) {
+absl::StatusOr<WeightSync::Missed> WeightSync::SendRounds(int64_t version,
+                                                          const std::vector<int>& receivers,
+                                                          const Targets& targets,
+                                                          const Interrupted& interrupted,
+                                                          WeightSyncResult* result) {
+  Missed missed;
+  for (const SyncRound& round : fan_out_->Rounds(routes_, receivers)) {
     const auto replies = SendRound(version, round, targets, interrupted);
     if (absl::IsCancelled(replies.status()) && interrupted && interrupted()) {
       AbortUpdates(receivers);
@@ -160,13 +163,54 @@ absl::Status WeightSync::Send(int64_t version,
     for (const SyncReply& reply : *replies) {
       result->changed_share = std::max(result->changed_share, reply.changed_share);
       if (result->digest.empty()) result->digest = reply.digest;
+      result->sent_bytes += reply.sent_bytes;
       reports.push_back(reply.report);
     }
-    for (const auto& [trainer, rollout] : round) {
-      result->sent[rollout] = (*replies)[static_cast<size_t>(trainer)];
+    for (const auto& [trainer, rollouts] : round) {
+      const SyncReply& reply = (*replies)[static_cast<size_t>(trainer)];
+      for (size_t i = 0; i < rollouts.size(); ++i) {
+        const SyncOutcome outcome = i < reply.outcomes.size() ? reply.outcomes[i] : SyncOutcome();
+        result->received_bytes += outcome.received_bytes;
+        result->forwarded_bytes += outcome.forwarded_bytes;
+        if (outcome.status.ok()) {
+          result->sent[rollouts[i]] = reply;
+        } else {
+          missed[rollouts[i]] = Blame(trainer, rollouts[i], outcome.status);
+        }
+      }
     }
   }
-  return absl::OkStatus();
+  return missed;
+}
+
+absl::Status WeightSync::Blame(int trainer, int rollout, const absl::Status& status) {
+  if (OriginOf(status) == FailureOrigin::kPartner) {
+    return AttributeFailure(pool_, trainer, 0, rollout, status);
+  }
+  return Annotate(status, fmt::format("rollout {} (reported by trainer {})", rollout, trainer));
+}
+
+absl::Status WeightSync::Send(int64_t version,
+                              const Targets& targets,
+                              const Interrupted& interrupted,
+                              WeightSyncResult* result) {
+  std::vector<int> receivers;
+  for (const auto& [rank, client] : targets) receivers.push_back(rank);
+  TANDEM_ASSIGN_OR_RETURN(const Missed missed,
+                          SendRounds(version, receivers, targets, interrupted, result));
+  if (missed.empty()) return absl::OkStatus();
+  // One that did not answer is lost: the sync is repeated when it is back.
+  for (const auto& [rank, why] : missed) {
+    if (OriginOf(why) == FailureOrigin::kPartner) return why;
+  }
+  std::vector<int> again;
+  for (const auto& [rank, why] : missed) {
+    LogError("{}; publishing once more", std::string(why.message()));
+    again.push_back(rank);
+  }
+  TANDEM_ASSIGN_OR_RETURN(const Missed missed_again,
+                          SendRounds(version, again, targets, interrupted, result));
+  return missed_again.empty() ? absl::OkStatus() : missed_again.begin()->second;
 }
 
 void WeightSync::NoteSyncs(int64_t version, const WeightSyncResult& result) {

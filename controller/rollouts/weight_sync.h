@@ -13,6 +13,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "controller/rollouts/fan_out.h"
 #include "controller/rollouts/weight_check_files.h"
 #include "controller/store/run_store.h"
 #include "controller/workers/rollout_calls.h"
@@ -31,12 +32,6 @@ struct CheckPolicy {
 // When rollouts fill their weights with NaN before a sync: never, at an incarnation's first,
 // always.
 enum class ScrambleMode { kOff, kFirst, kAlways };
-// Whether the weights of a route go over TCP. Empty: none do.
-using OverTcp = std::function<bool(const SyncRoute& route)>;
-// Where trainer and rollout are on different hosts, or `always` (weight_sync.transport is tcp).
-// Those of one host share memory, and their workers choose how. `registry` outlives the result.
-OverTcp OverTcpByHost(const WorkerRegistry& registry, bool always);
-
 // What all trainers report of one collective call, by rank. A sync or check has one for every
 // rollout of the trainer that works with most of them.
 using RoundReports = std::vector<PhaseReport>;
@@ -46,6 +41,10 @@ struct WeightSyncResult {
   std::map<int, SyncReply> sent;     // what each of them was sent, by its rank
   std::vector<RoundReports> rounds;  // of the trainers
   std::map<int, PhaseReport> wakes;  // of the rollouts in `ranks`
+  // What crossed connections: out of the trainers, into the rollouts, and out of them to others.
+  int64_t sent_bytes = 0;
+  int64_t received_bytes = 0;
+  int64_t forwarded_bytes = 0;
   double changed_share = 0;
   std::string digest;                // of what the first sender sent
   std::string checked;               // a line about the weight check, "" if there was none
@@ -65,13 +64,15 @@ class WeightSync {
              std::unique_ptr<WeightCheckFiles> check_files,
              CheckPolicy check,
              ScrambleMode scramble = ScrambleMode::kOff,
-             OverTcp over_tcp = {})
+             OverTcp over_tcp = {},
+             std::unique_ptr<FanOut> fan_out = MakeStar())
       : pool_(pool),
         routes_(std::move(routes)),
         check_files_(std::move(check_files)),
         check_(check),
         scramble_(scramble),
-        over_tcp_(std::move(over_tcp)) {}
+        over_tcp_(std::move(over_tcp)),
+        fan_out_(std::move(fan_out)) {}
 
   // What checks compare with.
   const WeightCheckFiles& check_files() const { return *check_files_; }
@@ -131,20 +132,31 @@ class WeightSync {
   absl::StatusOr<Checked> CheckOn(const std::vector<int>& ranks,
                                   const std::string& reference_dir,
                                   const Interrupted& interrupted = {});
-  // Sends `version` to `targets`, round by round, and once more in a round in which a digest
-  // differs. Fills sent, rounds, changed_share and digest.
+  // Sends `version` to `targets`, round by round, and once more to those that did not accept it,
+  // such as those behind a rollout of a chain that failed, and those to whom a digest differed.
+  // Fills sent, rounds, changed_share, digest and the bytes.
   absl::Status Send(int64_t version,
                     const Targets& targets,
                     const Interrupted& interrupted,
                     WeightSyncResult* result);
+  // Why rollouts of a chain do not hold the version, by rank.
+  using Missed = std::map<int, absl::Status>;
+  absl::StatusOr<Missed> SendRounds(int64_t version,
+                                    const std::vector<int>& receivers,
+                                    const Targets& targets,
+                                    const Interrupted& interrupted,
+                                    WeightSyncResult* result);
   // To the rollouts of one round; the trainers' replies, by rank.
   absl::StatusOr<std::vector<SyncReply>> SendRound(int64_t version,
-                                                   const RolloutOfTrainer& round,
+                                                   const SyncRound& round,
                                                    const Targets& targets,
                                                    const Interrupted& interrupted);
+  // Names the rollout, and counts it as lost if it did not answer.
+  absl::Status Blame(int trainer, int rollout, const absl::Status& status);
+  SyncTarget TargetOf(int rollout, const Targets& targets) const;
   SyncCall CallFor(int trainer,
                    int64_t version,
-                   const RolloutOfTrainer& round,
+                   const SyncRound& round,
                    const Targets& targets) const;
   void NoteSyncs(int64_t version, const WeightSyncResult& result);
   void AbortUpdates(const std::vector<int>& ranks);
@@ -155,6 +167,7 @@ class WeightSync {
   const CheckPolicy check_;
   const ScrambleMode scramble_;
   const OverTcp over_tcp_;
+  const std::unique_ptr<FanOut> fan_out_;
   // All maps are by the rollout's rank. An incarnation tells one process of a rank from the next.
   std::map<int, int64_t> checked_incarnation_;    // of the last check
   std::map<int, int64_t> synced_incarnation_;     // of the last sync: its process has had weights

@@ -78,6 +78,13 @@ absl::Status WeightPhases::SyncAndWake(StepBatch& batch) {
       batch.facts.trainer["weights/changed_share"] = synced.changed_share;
       batch.details.weight_bytes = 0;
       for (const auto& [rank, sent] : synced.sent) batch.details.weight_bytes += sent.bytes;
+      if (synced.sent_bytes > 0) {
+        batch.facts.trainer["perf/weights_sent_bytes"] = static_cast<double>(synced.sent_bytes);
+        batch.facts.trainer["perf/weights_received_bytes"] =
+            static_cast<double>(synced.received_bytes);
+        batch.facts.trainer["perf/weights_forwarded_bytes"] =
+            static_cast<double>(synced.forwarded_bytes);
+      }
       batch.details.weight_digest = synced.digest;
       batch.phases.Begin("wake");
       TANDEM_ASSIGN_OR_RETURN(const auto wakes, context_.weights.Wake(context_.interrupted));

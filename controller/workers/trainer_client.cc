@@ -67,13 +67,26 @@ LogProbsReply ToResult(const v1::ComputeLogProbsResponse& proto) {
           .report = FromProto(proto.report())};
 }
 
+SyncOutcome OutcomeFromProto(const v1::SyncOutcome& proto) {
+  absl::Status status(static_cast<absl::StatusCode>(proto.code()), proto.message());
+  if (proto.silent()) status = WithOrigin(std::move(status), FailureOrigin::kPartner);
+  return {.status = std::move(status),
+          .received_bytes = proto.received_bytes(),
+          .forwarded_bytes = proto.forwarded_bytes()};
+}
+
 SyncReply ToResult(const v1::SyncWeightsResponse& proto) {
+  std::vector<SyncOutcome> outcomes;
+  for (const v1::SyncOutcome& outcome : proto.outcomes())
+    outcomes.push_back(OutcomeFromProto(outcome));
   return {.bytes = proto.bytes(),
           .buckets = proto.buckets(),
           .tensors = proto.tensors(),
           .seconds = proto.seconds(),
           .changed_share = proto.changed_share(),
           .digest = proto.digest(),
+          .sent_bytes = proto.sent_bytes(),
+          .outcomes = std::move(outcomes),
           .report = FromProto(proto.report())};
 }
 
@@ -186,6 +199,12 @@ class GrpcTrainerClient : public TrainerClient {
     request.set_rollout_incarnation(command.rollout_incarnation);
     request.set_scramble(command.scramble);
     request.set_over_tcp(command.over_tcp);
+    for (const SyncTarget& target : command.chain) {
+      v1::SyncTarget& to = *request.add_chain();
+      to.set_address(target.address);
+      to.set_incarnation(target.incarnation);
+      to.set_scramble(target.scramble);
+    }
     Call<v1::SyncWeightsResponse>(&Calls::SyncWeights, std::move(request),
                                   Converted(std::move(done)));
   }

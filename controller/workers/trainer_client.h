@@ -103,6 +103,13 @@ enum class ScoredPolicy {
   kCompared,  // the current policy, to compare with the rollout; sent only if log-probs differ
 };
 
+// A rollout of a chain, in which each passes the weights on to the next one.
+struct SyncTarget {
+  std::string address;
+  int64_t incarnation = 0;
+  bool scramble = false;
+};
+
 struct SyncCall {
   int64_t version = 0;
   std::vector<int> senders;     // ranks of the trainers that send to a rollout
@@ -110,6 +117,8 @@ struct SyncCall {
   int64_t rollout_incarnation = 0;
   bool scramble = false;  // the rollout fills its weights with NaN first, to prove that all arrive
   bool over_tcp = false;  // the two share no memory
+  // Instead of the rollout above: those that get the weights one from the other, over TCP.
+  std::vector<SyncTarget> chain;
 };
 
 struct CheckCall {
@@ -119,13 +128,23 @@ struct CheckCall {
   std::string hf_checkpoint;  // empty: compare with the trainer's masters
 };
 
+// How a sync ended for one rollout, and what crossed its connections.
+struct SyncOutcome {
+  absl::Status status;  // OK: it holds the version
+  int64_t received_bytes = 0;
+  int64_t forwarded_bytes = 0;  // to the next rollout of a chain
+};
+
 struct SyncReply {
   int64_t bytes = 0;
   int64_t buckets = 0;
   int64_t tensors = 0;
   double seconds = 0;
   double changed_share = 0;
-  std::string digest;  // of all tensor digests, hex
+  std::string digest;      // of all tensor digests, hex
+  int64_t sent_bytes = 0;  // that the trainer sent over TCP
+  // Of the rollouts of the call. Those of a chain may have failed although the call is OK.
+  std::vector<SyncOutcome> outcomes;
   PhaseReport report;
 };
 

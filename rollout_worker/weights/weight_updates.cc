@@ -1,5 +1,6 @@
 #include "rollout_worker/weights/weight_updates.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
@@ -12,6 +13,7 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kMaxReadBytes = 1 << 20;
+constexpr int kMostBehind = 4096;  // rollouts of a run
 // Slots over TCP are at most so many times the weights, and some more for the alignment of small
 // models: two hold everything twice.
 constexpr int64_t kMostSlotShare = 4;
@@ -97,8 +99,11 @@ absl::Status WeightUpdates::Open(const UpdateRequest& request, StreamOffer* offe
   if (request.over_tcp) TANDEM_RETURN_IF_ERROR(CheckStream(request));
   TANDEM_RETURN_IF_ERROR(transaction_.Begin(request.id, request.manifest, request.scope));
   request_ = request;
+  traffic_ = {};
   if (request.over_tcp) {
-    auto made = options_.slot_listener->Expect(request.id.update_number, request.slots);
+    auto made = options_.slot_listener->Expect(
+        request.id.update_number, request.slots,
+        request.chain.from_rollout ? StreamSender::kTrainerOrRollout : StreamSender::kTrainer);
     if (!made.ok()) transaction_.Abort();
     TANDEM_RETURN_IF_ERROR(made.status());
     if (offer != nullptr) *offer = *std::move(made);
@@ -127,14 +132,23 @@ absl::Status WeightUpdates::ApplyBucket(UpdateId id,
   if (slot < 0 || slot >= request_.slots.slots) {
     return InvalidArgument("slot {} of {} was announced as filled", slot, request_.slots.slots);
   }
-  if (received_.receiver != nullptr) {
-    const absl::Status filled = received_.receiver->Await(slot, options_.slots_timeout);
-    if (!filled.ok()) return EndUpdate(filled);
-  }
+  const absl::Status filled = AwaitSlot(slot);
+  if (!filled.ok()) return EndUpdate(filled);
   const absl::Status applied = ApplySlot(slot, entries);
   // If the trainer has died, its death caused the driver's error about its memory.
   if (!applied.ok()) TANDEM_RETURN_IF_ERROR(Poll());
   return applied;
+}
+
+// Over TCP: until the slot's contents have come, which the next rollout is then sent.
+absl::Status WeightUpdates::AwaitSlot(int slot) {
+  if (received_.receiver == nullptr) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const int64_t bytes,
+                          received_.receiver->Await(slot, options_.slots_timeout));
+  if (relay_ != nullptr) {
+    relay_->Forward(slot, received_.slots->slot(slot), bytes);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WeightUpdates::ApplySlot(int slot, const std::vector<BucketEntry>& entries) {
@@ -147,12 +161,17 @@ absl::Status WeightUpdates::ApplySlot(int slot, const std::vector<BucketEntry>& 
   return absl::OkStatus();
 }
 
-absl::Status WeightUpdates::Commit(UpdateId id, const std::vector<Digest>& digests) {
+absl::Status WeightUpdates::Commit(UpdateId id,
+                                   const std::vector<Digest>& digests,
+                                   StreamTraffic* traffic) {
   TANDEM_RETURN_IF_ERROR(states_->Check(RolloutEvent::kCommit));
+  // Whatever the digests here say: the rollouts behind this one look at their own.
+  if (relay_ != nullptr && transaction_.open() == id) relay_->Finish();
   const absl::Status committed = transaction_.Commit(id, digests);
   if (!transaction_.updating()) {
     CloseSlots(committed.ok() ? Ended::kCommitted : Ended::kAborted);
   }
+  if (traffic != nullptr) *traffic = traffic_;
   if (!committed.ok()) {
     ReportToStates();
     return committed;
@@ -247,14 +266,33 @@ absl::StatusOr<ReceivedSlots> WeightUpdates::AcceptStream(absl::Duration timeout
   ReceivedSlots received;
   TANDEM_ASSIGN_OR_RETURN(received.slots,
                           options_.transport->MakeOwn(request_.slots, options_.ledger));
+  const bool forwards = !request_.chain.next.address.empty();
   received.receiver = std::make_unique<SlotReceiver>(
       std::move(connection), request_.id.update_number, request_.slots, received.slots->slot(0),
-      options_.slots_timeout);
+      options_.slots_timeout,
+      ReceiverRole{.from_rollout = request_.chain.from_rollout, .forwards = forwards});
+  if (forwards) relay_ = MakeRelay(received.receiver.get());
   return received;
+}
+
+// The nearer to the chain's end, the earlier a relay gives up what stands still: all links before a
+// rollout that reads nothing stand still, and only the last of them is to break.
+std::unique_ptr<SlotRelay> WeightUpdates::MakeRelay(SlotReceiver* receiver) const {
+  const int behind = std::clamp(request_.chain.behind, 1, kMostBehind);
+  return std::make_unique<SlotRelay>(StreamTarget{.address = request_.chain.next.address,
+                                                  .ticket = request_.chain.next.ticket,
+                                                  .update_number = request_.id.update_number,
+                                                  .shape = request_.slots},
+                                     options_.relay_security,
+                                     options_.slots_timeout * behind / (behind + 1),
+                                     [receiver](int slot) { receiver->Forwarded(slot); });
 }
 
 void WeightUpdates::CloseSlots(Ended how) {
   if (options_.slot_listener != nullptr) options_.slot_listener->Forget();
+  if (relay_ != nullptr) traffic_.forwarded = relay_->bytes();
+  relay_.reset();
+  if (received_.receiver != nullptr) traffic_.received = received_.receiver->bytes();
   received_.receiver.reset();
   const bool persistent = received_.slots != nullptr && received_.slots->persistent();
   // Slots are closed before the connection, whose end tells the trainer that they are closed.

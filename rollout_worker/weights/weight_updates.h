@@ -13,6 +13,7 @@
 
 #include "common/weights/peer_connection.h"
 #include "common/weights/tcp/slot_listener.h"
+#include "common/weights/tcp/slot_relay.h"
 #include "common/weights/update_request.h"
 #include "rollout_worker/weights/rollout_state.h"
 #include "rollout_worker/weights/update_transaction.h"
@@ -30,6 +31,7 @@ struct WeightUpdatesOptions {
   // Where contents of slots arrive over TCP; null: no update may come over TCP. Outlives the
   // object.
   SlotListener* slot_listener = nullptr;
+  TcpSecurity relay_security;  // of the connection to the next rollout of a chain
   // The injected fault "resident weights" flips a bit here after a commit; may be null.
   WeightStorage* resident = nullptr;
 };
@@ -59,8 +61,11 @@ class WeightUpdates {
   // too, ConsumerSlots::BeginRead and UpdateTransaction::Apply.
   absl::Status Apply(UpdateId id, int slot, const std::vector<BucketEntry>& entries);
   // Ends the update, whether or not it succeeds, and unmaps the slots. Aborted: `id` is not the
-  // open update, which stays open.
-  absl::Status Commit(UpdateId id, const std::vector<Digest>& digests);
+  // open update, which stays open. In a chain it first waits until all slots have gone on to the
+  // next rollout. `traffic` (may be null) receives what crossed its connections.
+  absl::Status Commit(UpdateId id,
+                      const std::vector<Digest>& digests,
+                      StreamTraffic* traffic = nullptr);
   // Ends the open update if its id is `id`, or any open update if the version is negative.
   void Abort(UpdateId id);
   // Must be called regularly while needs_polling(). Ends the update of a trainer that has died, or
@@ -74,7 +79,6 @@ class WeightUpdates {
   // Called when the storage was filled from a checkpoint, or has lost its contents.
   absl::Status AdoptVersion(int64_t version);
   void DropVersion();
-
   int64_t version() const { return transaction_.version(); }  // kNoVersion: no complete weights
   // OK if a request for `version` (-1: any) may run now.
   absl::Status AdmitRequest(int64_t version) const;
@@ -103,6 +107,8 @@ class WeightUpdates {
   absl::Status ReceiveSlots(absl::Duration timeout);
   absl::StatusOr<ReceivedSlots> AcceptStream(absl::Duration timeout);
   absl::Status ApplyBucket(UpdateId id, int slot, const std::vector<BucketEntry>& entries);
+  std::unique_ptr<SlotRelay> MakeRelay(SlotReceiver* receiver) const;
+  absl::Status AwaitSlot(int slot);
   absl::Status ApplySlot(int slot, const std::vector<BucketEntry>& entries);
   absl::Status EndUpdate(const absl::Status& why);
   enum class Ended { kCommitted, kAborted };
@@ -119,6 +125,8 @@ class WeightUpdates {
   const std::unique_ptr<PeerListener> listener_;
   UpdateRequest request_;  // of the open update, or of the last one
   ReceivedSlots received_;
+  std::unique_ptr<SlotRelay> relay_;  // in a chain: of received_, and destroyed before it
+  StreamTraffic traffic_;
   PeerConnection persistent_connection_;  // of the last committed update whose slots are persistent
 };
 

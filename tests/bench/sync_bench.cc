@@ -106,7 +106,7 @@ class ThreadClient : public UpdateClient {
     if (stream_ == nullptr) {
       return receiver_->Apply(request_.id, {slots_->slot(slot), bytes}, entries);
     }
-    TANDEM_RETURN_IF_ERROR(stream_->Await(slot, kTimeout));
+    TANDEM_RETURN_IF_ERROR(stream_->Await(slot, kTimeout).status());
     TANDEM_RETURN_IF_ERROR(receiver_->Apply(request_.id, {own_->slot(slot), bytes}, entries));
     stream_->Free(slot);
     return absl::OkStatus();

@@ -72,6 +72,60 @@ TEST_CASE("one trainer sends to the rollout of its host in place, and to another
   REQUIRE(Has(rig.Log("rollout", 1), kListens));
 }
 
+// What crossed connections in a step: out of the trainers, into the rollouts, and out of these.
+struct Crossed {
+  double sent, received, forwarded;
+};
+Crossed CrossedIn(const ClusterRig& rig, int64_t step) {
+  const nlohmann::json metrics = rig.Metrics().at(step);
+  return {metrics.at("perf/weights_sent_bytes"), metrics.at("perf/weights_received_bytes"),
+          metrics.at("perf/weights_forwarded_bytes")};
+}
+
+TEST_CASE("a chain of three rollouts ends with the bits of a star and of shared memory") {
+  ClusterRig alone(Tiny());
+  const PlacedRun expected = Finish(alone);
+  Crossed chained = {}, starred = {};
+  {
+    ClusterRig rig(OverTcp());
+    rig.SetApart(1, 3);
+    RequireSame(Finish(rig), expected);
+    INFO(rig.Log("trainer"));
+    REQUIRE(Has(rig.Log("trainer"), "went to the rollouts, of which 3 hold them"));
+    chained = CrossedIn(rig, 1);
+  }
+  {
+    ClusterRig rig(OverTcp());
+    rig.SetApart(1, 3);
+    rig.Set("weight_sync.fan_out", "star");
+    RequireSame(Finish(rig), expected);
+    REQUIRE_FALSE(Has(rig.Log("trainer"), "went to the rollouts"));
+    starred = CrossedIn(rig, 1);
+  }
+  REQUIRE(chained.sent > 0);
+  REQUIRE(starred.sent == 3 * chained.sent);
+  REQUIRE(starred.received == starred.sent);
+  REQUIRE(chained.received == starred.received);
+  REQUIRE(starred.forwarded == 0);
+  REQUIRE(chained.forwarded == 2 * chained.sent);
+}
+
+TEST_CASE("a rollout killed in the middle of a chain is blamed, replaced and sent them again") {
+  ClusterRig rig(OverTcp());
+  rig.SetApart(1, 3);
+  rig.SetFault("rollout", 1, "apply bucket", 2);
+  const int code = rig.Launch().Wait();
+  const std::string said = rig.Log("launcher") + rig.Log("controller");
+  INFO(said << rig.Log("trainer") << rig.Log("rollout", 2));
+  REQUIRE(code == 0);
+  REQUIRE(rig.FaultFired());
+  REQUIRE(rig.LeftBehind() == "");
+  REQUIRE(Has(said, "rollout 1 (reported by trainer 0)"));
+  REQUIRE_FALSE(Has(said, "trainer 0 (lost"));
+  ClusterRig alone(Tiny());
+  REQUIRE(OutcomeOf(rig, kSteps).weights == Finish(alone).outcome.weights);
+}
+
 TEST_CASE(
     "a rollout killed while weights arrive over TCP is blamed, replaced and sent them again") {
   ClusterRig rig(OverTcp());

@@ -50,15 +50,19 @@ class FakeTrainerClient : public TrainerClient {
     done(AnswerComputeLogProbs(step, policy));
   }
   void SyncWeights(const SyncCall& command, Done<SyncReply> done) override {
+    std::vector<std::string> chain;
+    for (const SyncTarget& target : command.chain) chain.push_back(target.address);
+    const std::string to =
+        chain.empty() ? command.rollout_address : fmt::format("{}", fmt::join(chain, " > "));
     const absl::Status status = journal_.Call(
         who_, fmt::format("SyncWeights(v{}, targets {}, {}{}{})", command.version,
-                          fmt::join(command.senders, "+"), command.rollout_address,
-                          command.scramble ? ", scramble" : "", command.over_tcp ? ", tcp" : ""));
+                          fmt::join(command.senders, "+"), to, command.scramble ? ", scramble" : "",
+                          command.over_tcp ? ", tcp" : ""));
     if (!status.ok()) return done(status);
-    const auto keep = [done](const absl::Status& synced) {
-      done(synced.ok() ? absl::StatusOr<SyncReply>(
-                             SyncReply{.tensors = 3, .changed_share = 0.25, .digest = "d"})
-                       : absl::StatusOr<SyncReply>(synced));
+    SyncReply reply{.tensors = 3, .changed_share = 0.25, .digest = "d"};
+    if (on_chain && !chain.empty()) reply.outcomes = on_chain(command.chain);
+    const auto keep = [done, reply](const absl::Status& synced) {
+      done(synced.ok() ? absl::StatusOr<SyncReply>(reply) : absl::StatusOr<SyncReply>(synced));
     };
     on_sync ? on_sync(keep) : keep(absl::OkStatus());
   }
@@ -81,6 +85,8 @@ class FakeTrainerClient : public TrainerClient {
   std::function<int64_t(int64_t step, int64_t mini_batch, int rank)> comparable;
   int64_t differing = 0;
   std::function<void(StatusDone)> on_sync;  // ends a sync, now or later
+  // How a sync along a chain ends for each of its rollouts. Empty: they all hold the version.
+  std::function<std::vector<SyncOutcome>(const std::vector<SyncTarget>&)> on_chain;
   std::function<void()> on_cancel;
   std::function<void(int rank, const ResetCall&)> on_reset;
   // May change what is answered.

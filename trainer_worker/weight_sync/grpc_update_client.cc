@@ -85,8 +85,8 @@ absl::StatusOr<int64_t> GrpcUpdateClient::HeldVersion() {
   return response.version();
 }
 
-absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateRequest& update,
-                                                       const ProducerSlots& slots) {
+absl::StatusOr<GrpcUpdateClient::Opened> GrpcUpdateClient::BeginUpdate(
+    const UpdateRequest& update) {
   id_ = update.id;
   sender_.reset();
   v1::BeginUpdateRequest request;
@@ -102,6 +102,10 @@ absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateRequest& upda
   request.set_adapters(update.scope == UpdateScope::kAdapters);
   request.set_group_generation(update.group_generation);
   request.set_over_tcp(update.over_tcp);
+  request.set_from_rollout(update.chain.from_rollout);
+  request.set_next_address(update.chain.next.address);
+  request.set_next_ticket(update.chain.next.ticket);
+  request.set_rollouts_behind(update.chain.behind);
   ToProto(update.manifest, request.mutable_manifest());
   grpc::ClientContext context;
   const CallDeadline deadline(context, options_.deadline);
@@ -109,8 +113,14 @@ absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateRequest& upda
   v1::BeginUpdateResponse response;
   TANDEM_RETURN_IF_ERROR(FromCall(
       "BeginUpdate", deadline.Explain(calls_->stub->BeginUpdate(&context, request, &response))));
-  if (update.over_tcp) return ConnectOverTcp(response.data_address(), response.ticket(), slots);
-  auto connection = PassSlots(response.pair_socket(), update.id.update_number, slots);
+  return Opened{response.pair_socket(), {response.data_address(), response.ticket()}};
+}
+
+absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateRequest& update,
+                                                       const ProducerSlots& slots) {
+  TANDEM_ASSIGN_OR_RETURN(const Opened opened, BeginUpdate(update));
+  if (update.over_tcp) return Connect(opened.offer, slots);
+  auto connection = PassSlots(opened.pair_socket, update.id.update_number, slots);
   TANDEM_RETURN_IF_ERROR(OfPartner(connection.status()));
   PeerConnection passed;
   passed.socket = *std::move(connection);
@@ -118,11 +128,15 @@ absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateRequest& upda
   return passed;
 }
 
-absl::StatusOr<PeerConnection> GrpcUpdateClient::ConnectOverTcp(const std::string& address,
-                                                                const std::string& ticket,
-                                                                const ProducerSlots& slots) {
-  auto sender = SlotSender::Dial({address, ticket, id_.update_number, slots.shape()}, options_.data,
-                                 options_.deadline);
+absl::StatusOr<StreamOffer> GrpcUpdateClient::Open(const UpdateRequest& update) {
+  TANDEM_ASSIGN_OR_RETURN(Opened opened, BeginUpdate(update));
+  return std::move(opened.offer);
+}
+
+absl::StatusOr<PeerConnection> GrpcUpdateClient::Connect(const StreamOffer& offer,
+                                                         const ProducerSlots& slots) {
+  auto sender = SlotSender::Dial({offer.address, offer.ticket, id_.update_number, slots.shape()},
+                                 options_.data, options_.deadline);
   TANDEM_RETURN_IF_ERROR(OfPartner(sender.status()));
   PeerConnection connection;
   connection.timeout = options_.deadline;
@@ -197,8 +211,10 @@ absl::Status GrpcUpdateClient::Commit(const std::vector<Digest>& digests) {
   const CallDeadline deadline(context, options_.deadline);
   const OutsideWait wait;
   v1::CommitUpdateResponse response;
-  return FromCall("CommitUpdate",
-                  deadline.Explain(calls_->stub->CommitUpdate(&context, request, &response)));
+  TANDEM_RETURN_IF_ERROR(FromCall(
+      "CommitUpdate", deadline.Explain(calls_->stub->CommitUpdate(&context, request, &response))));
+  traffic_ = {response.received_bytes(), response.forwarded_bytes()};
+  return absl::OkStatus();
 }
 
 absl::Status GrpcUpdateClient::Abort(const std::string& reason) {

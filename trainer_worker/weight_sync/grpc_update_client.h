@@ -38,6 +38,10 @@ class GrpcUpdateClient : public UpdateClient, public WeightReader {
   bool over_tcp() const override { return options_.over_tcp; }
   absl::StatusOr<PeerConnection> Begin(const UpdateRequest& update,
                                        const ProducerSlots& slots) override;
+  absl::StatusOr<StreamOffer> Open(const UpdateRequest& update) override;
+  absl::StatusOr<PeerConnection> Connect(const StreamOffer& offer,
+                                         const ProducerSlots& slots) override;
+  StreamTraffic traffic() const override { return traffic_; }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override;
   absl::Status WaitApply(int slot) override;
   absl::Status Commit(const std::vector<Digest>& digests) override;
@@ -55,12 +59,16 @@ class GrpcUpdateClient : public UpdateClient, public WeightReader {
   // Waits for the answer to the next of the pending applies. Unavailable: the data connection has
   // ended, and no answer came soon after.
   absl::Status AwaitAnswer() const;
-  absl::StatusOr<PeerConnection> ConnectOverTcp(const std::string& address,
-                                                const std::string& ticket,
-                                                const ProducerSlots& slots);
+  // Where the slots, or their contents, are to go.
+  struct Opened {
+    std::string pair_socket;
+    StreamOffer offer;
+  };
+  absl::StatusOr<Opened> BeginUpdate(const UpdateRequest& update);
   GrpcUpdateClientOptions options_;
   std::unique_ptr<Calls> calls_;
-  UpdateId id_ = {-1, -1};            // of the open update, or of the last one
+  UpdateId id_ = {-1, -1};  // of the open update, or of the last one
+  StreamTraffic traffic_;
   std::weak_ptr<SlotSender> sender_;  // of that update, over TCP
 };
 

@@ -21,6 +21,15 @@ constexpr absl::Duration kProcessExitTime = absl::Seconds(5);
 
 }  // namespace
 
+absl::StatusOr<StreamOffer> UpdateClient::Open(const UpdateRequest& /*request*/) {
+  return absl::UnimplementedError("Open");
+}
+
+absl::StatusOr<PeerConnection> UpdateClient::Connect(const StreamOffer& /*offer*/,
+                                                     const ProducerSlots& /*slots*/) {
+  return absl::UnimplementedError("Connect");
+}
+
 void PublishTransaction::Begin(UpdateRequest request, const absl::StatusOr<ProducerSlots*>& slots) {
   if (client_ == nullptr) return;
   if (!slots.ok()) {
@@ -262,6 +271,7 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
                                                        UpdateScope scope) {
   PublishReport report;
   report.version = version;
+  source_failed_ = false;
   const Instant start = RealClock().Now();
   ++update_number_;
   const Manifest manifest = ManifestOf(*layout_, scope);
@@ -292,6 +302,7 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
   report.buckets = client == nullptr ? 0 : static_cast<int64_t>(buckets.size());
   const absl::Status sent = Send(buckets, manifest, scope, source, shared, *transaction, &report);
   if (!sent.ok()) {
+    source_failed_ = true;
     transaction->Abort(std::string(sent.message()));
     KeepOrDropSlots(transaction->end(), /*committed=*/false);
     ReleaseSlots();
@@ -299,6 +310,7 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
   }
   CountChanges(manifest, digests_, digests, &report);
   const absl::Status committed = transaction->Commit(InOrderOfCommit(digests, manifest.size()));
+  report.sent_bytes = transaction->sent_bytes();
   const bool arrived = committed.ok() && client != nullptr;
   KeepOrDropSlots(transaction->end(), arrived);
   if (arrived && slots_->persistent() && !client->over_tcp()) {

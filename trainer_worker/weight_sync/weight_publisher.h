@@ -41,6 +41,13 @@ class UpdateClient {
   // round.
   virtual absl::StatusOr<PeerConnection> Begin(const UpdateRequest& request,
                                                const ProducerSlots& slots) = 0;
+  // The halves of Begin for a rollout that over_tcp() is true of, where one update goes to several:
+  // opens it, and returns where the slots' contents are to be sent; connects there.
+  virtual absl::StatusOr<StreamOffer> Open(const UpdateRequest& request);
+  virtual absl::StatusOr<PeerConnection> Connect(const StreamOffer& offer,
+                                                 const ProducerSlots& slots);
+  // What the rollout told with the last commit.
+  virtual StreamTraffic traffic() const { return {}; }
   // Asks the rollout to apply a filled slot; returns at once.
   virtual absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) = 0;
   // Waits until the slot may be filled again and returns the result of its Apply; OK if none is
@@ -94,6 +101,8 @@ class PublishTransaction {
   // The end of an update that has been committed or has failed.
   UpdateEnd end() const { return end_; }
   PeerConnection TakeConnection() { return std::move(link_); }
+  // Of slots, over TCP.
+  int64_t sent_bytes() const { return link_.sender == nullptr ? 0 : link_.sender->bytes(); }
 
  private:
   int slot() const { return static_cast<int>(bucket_ % slots_->slots()); }
@@ -166,6 +175,7 @@ struct PublishOptions {
 struct PublishReport {
   int64_t version = 0;
   int64_t bytes = 0;
+  int64_t sent_bytes = 0;  // of slots, that this process sent over TCP
   int64_t buckets = 0;
   bool direct = false;  // sent without slots (SharedTensors)
   int64_t tensors = 0;
@@ -198,6 +208,8 @@ class WeightPublisher {
                                         WeightSource& source,
                                         UpdateClient* client,
                                         UpdateScope scope = UpdateScope::kWhole);
+  // Whether the last Publish ended as its source failed, and not the client.
+  bool source_failed() const { return source_failed_; }
   // Releases kept slots, unless they are persistent (SlotMemory::persistent) or a rollout that did
   // not answer may still read them.
   void ReleaseSlots();
@@ -226,6 +238,7 @@ class WeightPublisher {
   const WeightLayout* const layout_;
   const PublishOptions options_;
   int64_t update_number_;                 // of the last update
+  bool source_failed_ = false;            // in the last update
   std::unique_ptr<ProducerSlots> slots_;  // kept between updates
   PeerConnection lasting_link_;           // of the last committed update with persistent slots
   // Slots that are no longer used but that the rollout may still have open. They are freed when it

@@ -34,8 +34,10 @@ absl::StatusOr<StreamTicket> NewTicket() {
 
 }  // namespace
 
-SlotListener::SlotListener(std::unique_ptr<TcpListener> listener, std::string address)
-    : listener_(std::move(listener)), address_(std::move(address)) {
+SlotListener::SlotListener(std::unique_ptr<TcpListener> listener,
+                           std::string address,
+                           std::string project)
+    : listener_(std::move(listener)), address_(std::move(address)), project_(std::move(project)) {
   for (int i = 0; i < kAcceptors; ++i) {
     acceptors_.emplace_back("slot listener", [this] { Accept(); });
   }
@@ -49,11 +51,14 @@ SlotListener::~SlotListener() {
   acceptors_.clear();  // joins them
 }
 
-absl::StatusOr<StreamOffer> SlotListener::Expect(int64_t update_number, const SlotShape& shape) {
+absl::StatusOr<StreamOffer> SlotListener::Expect(int64_t update_number,
+                                                 const SlotShape& shape,
+                                                 StreamSender sender) {
   TANDEM_ASSIGN_OR_RETURN(const StreamTicket ticket, NewTicket());
   const MutexLock lock(expected_mutex_);
   arrived_.reset();
   wanted_ = update_number;
+  sender_ = sender;
   expected_ = {.update_number = update_number,
                .ticket = ticket,
                .slot_bytes = shape.slot_bytes,
@@ -101,7 +106,7 @@ absl::Status SlotListener::Greet(std::unique_ptr<TcpConnection> connection) {
   const Instant deadline = RealClock().Now() + kHelloTime;
   StreamHello hello;
   absl::Status said = connection->Receive(&hello, sizeof(hello), deadline);
-  if (said.ok()) said = Match(hello);
+  if (said.ok()) said = Match(hello, connection->identities());
   if (!said.ok()) return Annotate(said, "a data connection from " + connection->peer());
   TANDEM_RETURN_IF_ERROR(
       connection->Send(&hello.update_number, sizeof(hello.update_number), deadline));
@@ -112,7 +117,23 @@ absl::Status SlotListener::Greet(std::unique_ptr<TcpConnection> connection) {
   return absl::OkStatus();
 }
 
-absl::Status SlotListener::Match(const StreamHello& hello) {
+// The listener has let in any worker of the run that may fill a rollout's slots in some update.
+absl::Status SlotListener::CheckSender(const std::vector<CallerIdentity>& identities) const {
+  if (identities.empty()) return absl::OkStatus();  // without TLS
+  for (const CallerIdentity& identity : identities) {
+    if (!project_.empty() && identity.project != project_) continue;
+    if (identity.role == "trainer") return absl::OkStatus();
+    if (identity.role == "rollout" && sender_ == StreamSender::kTrainerOrRollout) {
+      return absl::OkStatus();
+    }
+  }
+  return absl::PermissionDeniedError(fmt::format(
+      "update {} comes from a trainer{}, and its certificate {}", wanted_,
+      sender_ == StreamSender::kTrainer ? "" : " or a rollout", IdentitiesText(identities)));
+}
+
+absl::Status SlotListener::Match(const StreamHello& hello,
+                                 const std::vector<CallerIdentity>& identities) {
   if (hello.magic != StreamHello::kMagic) {
     return InvalidArgument("its first bytes are not those of a trainer");
   }
@@ -127,6 +148,7 @@ absl::Status SlotListener::Match(const StreamHello& hello) {
     return absl::PermissionDeniedError(
         fmt::format("its ticket is not that of update {}", hello.update_number));
   }
+  TANDEM_RETURN_IF_ERROR(CheckSender(identities));
   if (hello.slot_bytes != expected_->slot_bytes || hello.slots != expected_->slots) {
     return InvalidArgument("{} slots of {} bytes were announced for update {}, it has {} of {}",
                            expected_->slots, expected_->slot_bytes, hello.update_number,

@@ -1,12 +1,16 @@
 // Weights over TCP in one process: who is let in, and what a damaged or broken wire leaves behind.
 #include "common/weights/slot_stream.h"
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "common/tcp/tcp_listener.h"
 #include "tests/common/weights/layout_zoo.h"
@@ -244,7 +248,7 @@ TEST_CASE("a frame may take longer than the limit as long as it moves on") {
       (void)(*dialled)->Send(sent.data() + part * kFramePart, kFramePart, patience);
     }
   });
-  const absl::Status filled = receiver.Await(0, kStandstill);
+  const absl::Status filled = receiver.Await(0, kStandstill).status();
   INFO(filled.ToString());
   REQUIRE(filled.ok());
   REQUIRE(slot == sent);
@@ -426,6 +430,40 @@ TEST_CASE("over TLS weights cross, a flipped bit ends the connection, and roles 
   publish(Files(others.Issue("trainer", NamesOf("trainer")), "rollout"), {});
   publish({}, {});
   RequireHeals(rollout, 3, trainer);
+}
+
+TEST_CASE("files that are being replaced while a trainer dials are read again until they fit") {
+  const TempDir dir;
+  const Authority ours(dir.path(), "ours");
+  const TcpSecurity here = Files(ours.Issue("rollout", NamesOf("rollout")), "trainer");
+  TcpSecurity trainer = Files(ours.Issue("trainer", NamesOf("trainer")), "rollout");
+  const std::string fitting = trainer.key, other = ours.Issue("other", NamesOf("trainer")).key;
+  StreamRollout rollout(Layout(), here);
+  // Who reads the key first is given another certificate's; the fitting one has replaced it by
+  // then.
+  trainer.key = (dir.path() / "pipe.key").string();
+  REQUIRE(mkfifo(trainer.key.c_str(), 0600) == 0);
+  const std::jthread replaces([&] {
+    std::ofstream pipe(trainer.key);  // open when its reader is
+    std::filesystem::rename(fitting, trainer.key);
+    pipe << std::ifstream(other).rdbuf();
+  });
+  RequireHeals(rollout, 1, trainer);
+}
+
+TEST_CASE("files that never fit end the dial as their fault") {
+  const TempDir dir;
+  const Authority ours(dir.path(), "ours");
+  StreamRollout rollout(Layout(), Files(ours.Issue("rollout", NamesOf("rollout")), "trainer"));
+  TcpSecurity trainer = Files(ours.Issue("trainer", NamesOf("trainer")), "rollout");
+  trainer.key = ours.Issue("other", NamesOf("trainer")).key;
+  StreamClient client(&rollout, trainer);
+  client.timeout = absl::Milliseconds(100);
+  MemoryWeights weights(rollout.layout, 1);
+  Sender sender(rollout.layout);
+  const absl::Status status = sender.publisher.Publish(1, weights, &client).status();
+  INFO(status.ToString());
+  REQUIRE(absl::IsInvalidArgument(status));
 }
 
 }  // namespace tandem

@@ -27,7 +27,8 @@ namespace tandem::testing {
 struct StreamRollout {
   explicit StreamRollout(const WeightLayout& rollout_layout,
                          const TcpSecurity& security = {},
-                         absl::Duration slots_timeout = kPatience)
+                         absl::Duration slots_timeout = kPatience,
+                         const TcpSecurity& relay_security = {})
       : layout(rollout_layout), storage(static_cast<size_t>(layout.total_bytes())) {
     auto listening = ListenOnLoopback(security);
     INFO(listening.status().ToString());
@@ -38,6 +39,7 @@ struct StreamRollout {
     options.slots_timeout = slots_timeout;
     options.ledger = &ledger;
     options.slot_listener = listener.get();
+    options.relay_security = relay_security;
     states.set_mapped(true, true);
     auto created = WeightUpdates::Create(
         CreateCpuStorageOps(&layout, storage.data(), std::make_shared<ThreadPool>(1)), &states,
@@ -74,18 +76,28 @@ class StreamClient : public UpdateClient {
   bool over_tcp() const override { return true; }
   absl::StatusOr<PeerConnection> Begin(const UpdateRequest& request,
                                        const ProducerSlots& slots) override {
+    TANDEM_ASSIGN_OR_RETURN(const StreamOffer offer, Open(request));
+    return Connect(offer, slots);
+  }
+  absl::StatusOr<StreamOffer> Open(const UpdateRequest& request) override {
     id_ = request.id;
     TANDEM_RETURN_IF_ERROR(rollout_->Begin(request));
-    const StreamOffer& offer = rollout_->offer;
+    StreamOffer offer = rollout_->offer;
+    if (on_offer) on_offer(offer);
+    return offer;
+  }
+  absl::StatusOr<PeerConnection> Connect(const StreamOffer& offer,
+                                         const ProducerSlots& slots) override {
     StreamTarget target = {.address = offer.address,
                            .ticket = offer.ticket,
-                           .update_number = request.id.update_number,
+                           .update_number = id_.update_number,
                            .shape = slots.shape()};
     if (on_target) on_target(target);
     PeerConnection connection;
     TANDEM_ASSIGN_OR_RETURN(connection.sender, SlotSender::Dial(target, security_, timeout));
     return connection;
   }
+  StreamTraffic traffic() const override { return traffic_; }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
     pending_[slot] = entries;
     return absl::OkStatus();
@@ -96,10 +108,13 @@ class StreamClient : public UpdateClient {
     const std::vector<BucketEntry> entries = std::move(found->second);
     pending_.erase(found);
     ++applied;
+    if (before_apply) before_apply();
     return rollout_->updates->Apply(id_, slot, entries);
   }
   absl::Status Commit(const std::vector<Digest>& digests) override {
-    return rollout_->updates->Commit(id_, digests);
+    const absl::Status committed = rollout_->updates->Commit(id_, digests, &traffic_);
+    if (after_commit) after_commit();
+    return committed;
   }
   absl::Status Abort(const std::string& /*reason*/) override {
     pending_.clear();
@@ -108,6 +123,9 @@ class StreamClient : public UpdateClient {
   }
 
   std::function<void(StreamTarget&)> on_target;  // before it is dialled
+  std::function<void(StreamOffer&)> on_offer;    // before anybody is told of it
+  std::function<void()> before_apply;
+  std::function<void()> after_commit;
   absl::Duration timeout = kPatience;
   int applied = 0;
 
@@ -115,6 +133,7 @@ class StreamClient : public UpdateClient {
   StreamRollout* const rollout_;
   const TcpSecurity security_;
   UpdateId id_;
+  StreamTraffic traffic_;
   std::map<int, std::vector<BucketEntry>> pending_;
 };
 
