@@ -138,8 +138,10 @@ absl::Status TrainingSession::CheckReleased() const {
   if (held <= options_.kept_bytes) return absl::OkStatus();
   std::string kept;
   for (const LedgerEntry& entry : ledger_->Snapshot().entries) {
-    const bool training =
-        entry.tag == "gather" || entry.tag == "gradients" || entry.tag == "activations";
+    // Gradients that wait for their update stay: one step off, a rollout may be sent its weights
+    // again between the two.
+    const bool training = entry.tag == "gather" || entry.tag == "activations" ||
+                          (entry.tag == "gradients" && !has_gradients_);
     if (!training || entry.current_bytes == 0) continue;
     kept +=
         fmt::format("{}{} bytes of {}", kept.empty() ? "" : ", ", entry.current_bytes, entry.tag);

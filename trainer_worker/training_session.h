@@ -111,7 +111,8 @@ class TrainingSession {
   // touching fresh pages in every step is slow.
   absl::Status ReleaseForRollout();
   // Internal: this worker holds more than `kept_bytes`, and some of it is memory that only training
-  // needs; the message names the tags. The rollout would run out of memory when it wakes.
+  // needs, other than gradients that wait for their update; the message names the tags. The rollout
+  // would run out of memory when it wakes.
   absl::Status CheckReleased() const;
 
  private:

@@ -100,8 +100,9 @@ void CheckApart(const v1::Config& c, ConfigProblems& problems) {
       "cluster.hybrid_engine=false trainer and rollout are on two: set it to auto or shm");
   const int64_t groups =
       std::max(c.data().train_batch_size(), c.rollout().partial().groups_per_round());
+  // Nothing is generated where weights alone are checked, those of every rollout.
   problems.Require(
-      c.cluster().rollouts() <= groups,
+      c.cluster().rollouts() <= groups || c.weight_sync().check_only(),
       {"cluster.rollouts", "rollout.n_gpus_per_node", "data.train_batch_size"},
       fmt::format("cluster.rollouts is {}, and a step generates {} groups (data.train_batch_size), "
                   "each on one rollout: {} of them would always be idle; start at most {}",

@@ -1,6 +1,7 @@
 #include "controller/api/tandem_service.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "common/net/worker_codec.h"
 #include "controller/run/evaluation.h"
 #include "controller/store/time_stamp.h"
+#include "controller/wire/record_codec.h"
 #include "controller/wire/run_answers.h"
 
 namespace tandem {
@@ -113,6 +115,52 @@ v1::CheckResponse ToProto(const std::vector<WeightCheckResult>& results) {
   return response;
 }
 
+// Gives equal hosts equal numbers.
+class HostNumbers {
+ public:
+  int Of(const HostId& host) {
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (SameHost(hosts_[i], host)) return static_cast<int>(i);
+    }
+    hosts_.push_back(host);
+    return static_cast<int>(hosts_.size()) - 1;
+  }
+
+ private:
+  std::vector<HostId> hosts_;
+};
+
+WorkerHosts HostsOfWorkers(const Topology& topology, const WorkerRegistry& registry) {
+  WorkerHosts hosts{.of_trainer = std::vector<int>(static_cast<size_t>(topology.trainers), -1),
+                    .of_rollout = std::vector<int>(static_cast<size_t>(topology.rollouts), -1)};
+  HostNumbers numbers;
+  for (const WorkerEntry& worker : registry.Workers()) {
+    const bool trainer = worker.key().role == WorkerRole::kTrainer;
+    std::vector<int>& of_role = trainer ? hosts.of_trainer : hosts.of_rollout;
+    const auto rank = static_cast<size_t>(worker.key().rank);
+    if (rank < of_role.size()) of_role[rank] = numbers.Of(worker.announcement.host);
+  }
+  return hosts;
+}
+
+// With what lies between the registered workers, and `last`: what rollouts were sent last, by rank.
+void AddRoutesToStatus(const RouteInput& input,
+                       const WorkerRegistry& registry,
+                       const std::map<int, SyncRecord>& last,
+                       v1::GetStatusResponse& status) {
+  for (const PlannedRoute& route : PlanRoutes(input, HostsOfWorkers(input.topology, registry))) {
+    v1::WeightRoute* const proto = status.add_routes();
+    proto->set_trainer(route.trainer);
+    proto->set_rollout(route.rollout);
+    proto->set_over(CarrierName(route.over));
+    proto->set_bytes(route.bytes);
+    proto->set_expected_seconds(route.seconds);
+    if (const auto sync = last.find(route.rollout); sync != last.end()) {
+      *proto->mutable_last() = ToProto(sync->second);
+    }
+  }
+}
+
 }  // namespace
 
 grpc::Status TandemService::GetStatus(grpc::ServerContext*,
@@ -143,6 +191,11 @@ grpc::Status TandemService::GetStatus(grpc::ServerContext*,
   response->set_as_of(StampText(absl::ToUnixMicros(parts_.run.clock.WallNow())));
   response->set_waits_for(parts_.run.disk.waits_for());
   response->set_last_lost_step(run.last_lost_step);
+  if (parts_.routes) {
+    AddRoutesToStatus(
+        *parts_.routes, parts_.registry,
+        parts_.syncs == nullptr ? std::map<int, SyncRecord>() : parts_.syncs->Newest(), *response);
+  }
   if (parts_.events != nullptr) AddEventsToStatus(parts_.events->Newest(), *response);
   return grpc::Status::OK;
 }

@@ -3,13 +3,16 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "controller/plan/transfer_plan.h"
 #include "controller/run/run_control.h"
 #include "controller/step/step_context.h"
+#include "controller/step/summary/last_syncs.h"
 #include "controller/step/train_options.h"
 #include "controller/store/post_mortem/event_log.h"
 #include "controller/store/progress.h"
@@ -31,6 +34,8 @@ struct TandemServiceParts {
   std::string memory_plan;                // JSON; empty: no plan yet
   const EventLog* events = nullptr;       // of the run; null: none is kept
   const AgentRegistry* agents = nullptr;  // of its hosts; null: there are none
+  std::optional<RouteInput> routes;       // of its weights; nullopt: not told
+  const LastSyncs* syncs = nullptr;       // of finished steps; null: they are not kept
 };
 
 class TandemService final : public v1::TandemService::Service {

@@ -24,8 +24,11 @@
 #include "controller/assembly/run_inputs.h"
 #include "controller/assembly/run_options.h"
 #include "controller/assembly/run_plan.h"
+#include "controller/plan/copy_rate.h"
 #include "controller/plan/disk_plan.h"
 #include "controller/plan/plan_input.h"
+#include "controller/plan/transfer_plan.h"
+#include "controller/report/transfers/transfer_text.h"
 #include "controller/store/checkpoint_index.h"
 #include "tandem/v1/config.pb.h"
 
@@ -72,6 +75,17 @@ void TellDevices(const v1::Config& config, ProgressSink& progress) {
                   topology.Text(), threads.trainer, threads.rollout));
 }
 
+// What crosses between the workers, with times of shared memory by a measurement of this machine.
+void TellTransfers(const ModelSpec& spec, const v1::Config& config, ProgressSink& progress) {
+  const bool gpus = PlansForGpu(config);  // unknown before the launch
+  const int64_t device_bytes =
+      gpus ? 0 : CpuDeviceMemoryBytes(TopologyOf(config).devices_per_host());
+  std::string text =
+      TransferText(PlanTransfers(spec, config, device_bytes, gpus ? 0 : MeasureCopyRate()));
+  text.pop_back();  // the end of the last line
+  progress.OnMessage(text);
+}
+
 absl::Status CheckRunDir(const v1::Config& config) {
   return Annotate(CheckWritable(config.cluster().run_dir()), "cluster.run_dir");
 }
@@ -113,6 +127,7 @@ absl::StatusOr<CheckedInputs> CheckInputsAndPlan(const v1::Config& config, Progr
   }
   TellDevices(config, progress);
   for (const std::string& line : TopologyOf(config).HostLines()) progress.OnMessage(line);
+  TellTransfers(inputs.spec, config, progress);
   return CheckedInputs{std::move(inputs), std::move(train), std::move(plan)};
 }
 

@@ -15,12 +15,12 @@
 namespace tandem {
 
 // As a start does, for training or for a weight check (weight_sync.check_only): checks run
-// directory and checkpoints; loads model config, tokenizer, data and reward; plans the memory;
-// compares pairs with cores or GPUs. Reports to `progress` what a run would do and what was not
-// checked. Does not lock the run directory, leaves no files and starts nothing. Returns false if
-// the memory plan does not fit; a plan for GPUs is not made here and counts as fitting. Errors as
-// CheckWritable, CheckDiskPlan, CheckNobodyThere, LoadRunInputs, CheckedTrainOptions, PlanRun, and
-// PreviewStart or PreviewCheck.
+// directory and checkpoints; loads model config, tokenizer, data and reward; plans the memory and
+// what crosses between workers; compares workers with cores or GPUs. Reports to `progress` what a
+// run would do and what was not checked. Does not lock the run directory, leaves no files and
+// starts nothing. Returns false if the memory plan does not fit; a plan for GPUs is not made here
+// and counts as fitting. Errors as CheckWritable, CheckDiskPlan, CheckNobodyThere, LoadRunInputs,
+// CheckedTrainOptions, PlanRun, and PreviewStart or PreviewCheck.
 absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress);
 
 // Checks of a run directory. None leaves a change behind.

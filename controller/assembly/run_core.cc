@@ -29,6 +29,7 @@
 #include "controller/assembly/run_plan.h"
 #include "controller/plan/memory_plan.h"
 #include "controller/plan/plan_input.h"
+#include "controller/plan/transfer_plan.h"
 #include "controller/run/loop_watch.h"
 #include "controller/store/disk/waiting_run_store.h"
 #include "controller/workers/hang_detector.h"
@@ -206,7 +207,8 @@ StepContext RunCore::MakeContext(Tracker& tracker) {
           .clock = RealClock(),
           .validation = inputs_.validation,
           .interrupted = [this] { return control_.stop_now(); },
-          .take_load = [this] { return load_.Take(); }};
+          .take_load = [this] { return load_.Take(); },
+          .note_syncs = [this](const std::vector<SyncRecord>& syncs) { syncs_.Note(syncs); }};
 }
 
 void RunCore::TellStart(const ResumePoint& start) {
@@ -284,8 +286,7 @@ void RunCore::MoveWorkers() {
   }
 }
 
-void RunCore::TellListening(const std::string& address) {
-  const ThreadsByRole threads = ComputeThreads(*config_);
+void RunCore::TellListening(const std::string& address, ThreadsByRole threads) {
   LogInfo("listening on {}, {} compute threads a trainer, {} a rollout", address, threads.trainer,
           threads.rollout);
   if (const auto cores = std::ssize(AllowedCores()); threads.trainer > cores) {
@@ -303,10 +304,10 @@ absl::Status RunCore::Serve(const StepContext& context,
   TANDEM_ASSIGN_OR_RETURN(const std::string project, ServedProject(security));
   RankHolders holders(options_.run_dir);
   registry_.Reserve(holders.Read());
+  const ThreadsByRole threads = ComputeThreads(*config_);
   ClusterService cluster(registry_, holders, *stores_.samples, stores_.upcoming.get(), probe_,
                          MakeWelcome(ConfigForWorkers(*config_, options_), *inputs_.tokenizer),
-                         ComputeThreads(*config_), project,
-                         [security](const std::string& address, auto done) {
+                         threads, project, [security](const std::string& address, auto done) {
                            DialBack(address, security, kDialTimeout, std::move(done));
                          });
   TandemService api({.control = control_,
@@ -318,7 +319,9 @@ absl::Status RunCore::Serve(const StepContext& context,
                      .run_id = run_id_,
                      .memory_plan = memory_plan_,
                      .events = &events_,
-                     .agents = &agents_});
+                     .agents = &agents_,
+                     .routes = MakeRouteInput(inputs_.spec, *config_),
+                     .syncs = &syncs_});
   AgentService agents(agents_, registry_, [this](const absl::Status& failure) { EndRun(failure); });
   // A worker is lost after one heartbeat timeout, and killed after two.
   HangDetector hangs(
@@ -336,7 +339,7 @@ absl::Status RunCore::Serve(const StepContext& context,
   TANDEM_ASSIGN_OR_RETURN(const auto server, RpcServer::Start(config_->cluster().listen(),
                                                               {&cluster, &agents, &api}, security));
   const PublishedAddress published(options_.run_dir, server->address());
-  TellListening(server->address());
+  TellListening(server->address(), threads);
   std::atomic<bool> over = false;
   if (signs_ != nullptr) signs_->Ready();
   NamedThread watch("loss-watch", [&] {

@@ -19,6 +19,7 @@
 #include "controller/run/resume_point.h"
 #include "controller/run/run_control.h"
 #include "controller/step/step_context.h"
+#include "controller/step/summary/last_syncs.h"
 #include "controller/step/summary/load_log.h"
 #include "controller/step/train_options.h"
 #include "controller/store/checkpoint_index.h"
@@ -110,7 +111,7 @@ class RunCore {
   void LetAgentsGo();
   // Lets go of workers whose host is lost, so that others may run them.
   void MoveWorkers();
-  void TellListening(const std::string& address);
+  void TellListening(const std::string& address, ThreadsByRole threads);
 
   const std::unique_ptr<const v1::Config> config_;
   const bool log_json_;
@@ -124,6 +125,7 @@ class RunCore {
   const std::shared_ptr<ActiveRollouts> active_rollouts_;
   ParityProbe probe_;
   LoadLog load_;
+  LastSyncs syncs_;
   WorkerRegistry registry_;
   AgentRegistry agents_;
   WorkerPool pool_;

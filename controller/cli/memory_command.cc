@@ -16,13 +16,15 @@
 #include "common/net/worker_codec.h"
 #include "common/process/exit_code.h"
 #include "controller/algorithm/advantage_estimator.h"
+#include "controller/plan/copy_rate.h"
 #include "controller/plan/lora_checks.h"
-#include "controller/plan/memory_amount.h"
 #include "controller/plan/memory_plan.h"
 #include "controller/plan/plan_advice.h"
 #include "controller/plan/plan_input.h"
+#include "controller/plan/transfer_plan.h"
 #include "controller/report/memory_html.h"
 #include "controller/report/memory_text.h"
+#include "controller/report/transfers/transfer_text.h"
 #include "controller/store/sqlite/record_json.h"
 #include "tandem/v1/controller.pb.h"
 
@@ -121,19 +123,10 @@ absl::StatusOr<Configured> Configure(const PlanOptions& options) {
   TANDEM_RETURN_IF_ERROR(
       CheckConfigValues(loaded, std::array<ConfigCheck, 1>{CheckAdvantageEstimator}));
   Configured configured{.config = std::move(loaded.config)};
-  if (options.device_memory.empty() && PlansForGpu(configured.config)) {
-    return InvalidArgument(
-        "trainer.device=cuda: this command queries no GPU driver; give the memory of one GPU with "
-        "--device-memory, such as 80GiB (nvidia-smi shows it)");
-  }
-  if (options.device_memory.empty()) {
-    configured.bytes = CpuDeviceMemoryBytes(TopologyOf(configured.config).devices_per_host());
-  } else {
-    const absl::StatusOr<int64_t> bytes = ParseBytes(options.device_memory);
-    TANDEM_RETURN_IF_ERROR(Annotate(bytes.status(), "--device-memory"));
-    configured.bytes = *bytes;
-    configured.target = PlanTarget::kGpu;
-  }
+  TANDEM_ASSIGN_OR_RETURN(
+      configured.bytes,
+      PlannedDeviceBytes(options.device_memory, configured.config, CpuDeviceMemoryBytes));
+  if (!options.device_memory.empty()) configured.target = PlanTarget::kGpu;
   return configured;
 }
 
@@ -162,16 +155,20 @@ PlanOutcome PlanCommand(const PlanOptions& options, std::ostream& out) {
   const MemoryPlan plan =
       PlanMemory(*spec, MakeMemoryPlanInput(*spec, input->config, input->bytes));
   const PlanAdvices advices = AdviseOnMemory(*spec, input->config, input->bytes, input->target);
+  // Another machine's memory is not measured here.
+  const double copied = options.device_memory.empty() ? MeasureCopyRate() : 0;
+  const TransferPlan transfers = PlanTransfers(*spec, input->config, input->bytes, copied);
   if (options.json) {
     nlohmann::json json = nlohmann::json::parse(MemoryPlanToJson(plan));
     json["advice"] = AdviceJson(advices.alone);
     json["together"] = AdviceJson(advices.together);
+    json["transfers"] = nlohmann::json::parse(TransferPlanToJson(transfers));
     if (!warning.empty()) json["warning"] = warning;
     out << json.dump() << "\n";
   } else {
     if (!warning.empty()) out << "warning: " << warning << "\n";
     for (const std::string& line : TopologyOf(input->config).HostLines()) out << line << "\n";
-    out << MemoryPlanText(plan);
+    out << MemoryPlanText(plan) << TransferText(transfers);
     if (!plan.fits()) out << AdviceText(advices);
   }
   if (!options.html.empty()) {

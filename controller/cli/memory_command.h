@@ -29,12 +29,13 @@ StepMemory MakeStepMemory(const v1::GetStatusResponse& status, const v1::ListSte
 
 absl::Status PrintMemory(const StepMemory& memory, const MemoryOptions& options, std::ostream& out);
 
-// `tandemctl plan`: the memory that a configuration needs, computed without data, weights or
-// workers.
+// `tandemctl plan`: the memory that a configuration needs, and what crosses between its workers,
+// computed without data, weights or workers.
 struct PlanOptions {
   std::string config;
   std::vector<std::string> overrides;
-  // "141GiB"; empty: this host's memory divided by the devices; required for GPUs.
+  // "141GiB"; empty: this host's memory divided by the devices; required for GPUs. How fast this
+  // host copies memory is measured if it is empty.
   std::string device_memory;
   std::string html;  // page to write; empty: none
   bool json = false;

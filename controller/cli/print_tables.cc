@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 #include <google/protobuf/util/json_util.h>
 
+#include "controller/cli/status/weight_route_table.h"
 #include "controller/report/format.h"
 #include "controller/report/generation_text.h"
 #include "controller/report/terminal_text.h"
@@ -255,7 +256,8 @@ std::string StatusTable(const v1::GetStatusResponse& status) {
                     std::to_string(worker.pid())});
     if (nodes) rows.back().push_back(worker.node());
   }
-  text += FormatTable(rows) + RolloutTable(status) + TrainerTable(status) + AgentTable(status);
+  text += FormatTable(rows) + RolloutTable(status) + TrainerTable(status) +
+          WeightRouteTable(status) + AgentTable(status);
   return text;
 }
 

@@ -260,6 +260,26 @@ class Planner {
     return lines;
   }
 
+  // The rollout's memory while it is sent weights.
+  Lines Receiving() const {
+    Lines lines = plan_.sleep_level == 0 ? Serving() : WeightsOnly(true, plan_.sleep_level == 1);
+    if (input_.rollout_slots) {
+      lines.push_back({false, "bucket", Location::kHost, Bucket().bytes});
+    }
+    return lines;
+  }
+  // Until the next batch is complete, before the update. A rollout that was lost is sent its
+  // weights again meanwhile: the trainer releases what only training needs, but for the gradients.
+  Lines AwaitingBatch() const {
+    const Lines waiting = Training(kept_arena_);
+    Lines sending = AtRest();
+    if (plan_.tight) {
+      sending.push_back({true, "gradients", Location::kDevice, trainer_.gradients});
+    }
+    if (!SlotsStay()) sending.push_back(Bucket());
+    return Sum(sending) > Sum(waiting) ? sending : waiting;
+  }
+
   void AddPhases() {
     const Lines at_rest = AtRest();
     if (!input_.host_is_device) Add("start", Starting(true), Starting(false));
@@ -274,16 +294,15 @@ class Planner {
     if (input_.compare && !input_.compares_next) Add("compare", Scores(scoring), Asleep());
     Add("train", Training(kept_arena_), Asleep());
     // The gradients wait for their update meanwhile, and no rollout sleeps.
-    if (input_.compares_next) Add("compare", Training(kept_arena_), Serving());
+    if (input_.compares_next) {
+      Add("wait_generate", AwaitingBatch(), Receiving());
+      Add("compare", Training(kept_arena_), Serving());
+    }
     Add("optimize", Optimizing(kept_arena_), Asleep());
     if (input_.apart) Add("drain", Training(kept_arena_), Serving());
     Lines sync = at_rest;
     if (!SlotsStay()) sync.push_back(Bucket());
-    Lines syncing = plan_.sleep_level == 0 ? Serving() : WeightsOnly(true, plan_.sleep_level == 1);
-    if (input_.rollout_slots) {
-      syncing.push_back({false, "bucket", Location::kHost, Bucket().bytes});
-    }
-    Add("sync", sync, syncing);
+    Add("sync", sync, Receiving());
     // The API may request a check between steps as well, when the KV pool is allocated.
     if (input_.check) Add("check", Reading(), Serving());
     Add("wake", at_rest, Serving());

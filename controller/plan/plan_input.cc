@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/formats/hf_checkpoint.h"
 #include "common/lora/lora_spec.h"
 #include "common/process/cores.h"
+#include "controller/plan/memory_amount.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -67,6 +69,20 @@ ThreadsByRole ComputeThreads(const v1::Config& config) {
 }
 
 bool PlansForGpu(const v1::Config& config) { return config.trainer().device() == "cuda"; }
+
+absl::StatusOr<int64_t> PlannedDeviceBytes(const std::string& flag,
+                                           const v1::Config& config,
+                                           int64_t (*share_of_host)(int devices)) {
+  if (!flag.empty()) {
+    const absl::StatusOr<int64_t> bytes = ParseBytes(flag);
+    TANDEM_RETURN_IF_ERROR(Annotate(bytes.status(), "--device-memory"));
+    return *bytes;
+  }
+  if (!PlansForGpu(config)) return share_of_host(TopologyOf(config).devices_per_host());
+  return InvalidArgument(
+      "trainer.device=cuda: this command queries no GPU driver; give the memory of one GPU with "
+      "--device-memory, such as 80GiB (nvidia-smi shows it)");
+}
 
 MemoryPlanInput MakeMemoryPlanInput(const ModelSpec& spec,
                                     const v1::Config& config,

@@ -56,7 +56,7 @@ class ConsoleProgress final : public ProgressSink {
   std::string phase_, detail_, last_metrics_;
   LogProbSummary log_probs_;                      // of the step in progress
   StepDetails details_;                           // likewise
-  int64_t device_bytes_ = 0, planned_bytes_ = 0;  // of a pair, as the memory plan says
+  int64_t device_bytes_ = 0, planned_bytes_ = 0;  // of a device, as the memory plan says
   std::map<std::string, double> phase_seconds_;   // of all steps of this process
   int64_t finished_ = 0;                          // newest finished step of the run
   int64_t made_ = 0;                              // steps of this process, repeated ones included

@@ -152,7 +152,7 @@ std::string PhasePlots(const ReportInput& input) {
     bytes.push_back(
         {total.phase, static_cast<double>(total.peak_bytes), FormatBytes(total.peak_bytes)});
   }
-  return SvgBars("seconds per step", seconds) + SvgBars("peak memory of a pair", bytes);
+  return SvgBars("seconds per step", seconds) + SvgBars("peak memory of a device", bytes);
 }
 
 // The section about partial rollout or, without it, about the savings that caps would bring.

@@ -40,7 +40,9 @@ const char* TagColour(const std::string& tag) {
 struct Row {
   std::string name;
   std::vector<MemoryLine> lines;  // bytes that are drawn
+  // Of the device. Measured, less than the lines together: tags have their peaks at other times.
   int64_t bytes = 0;
+  int64_t trainer_bytes = 0, rollout_bytes = 0;  // of the device of each, where they have one
 };
 
 std::string Bars(const std::vector<Row>& rows, int64_t device_bytes) {
@@ -97,13 +99,16 @@ std::string Legend(const std::vector<Row>& rows) {
 }
 
 Row Planned(const MemoryPlan& plan, const PlannedPhase& phase, const std::string& name) {
-  Row row{name, phase.lines, plan.DeviceBytes(phase)};
+  Row row{name, phase.lines, plan.DeviceBytes(phase), plan.Bytes(phase, true),
+          plan.Bytes(phase, false)};
   for (MemoryLine& line : row.lines) line.bytes = plan.Bytes(line);
   return row;
 }
 
 Row Measured(const PhaseTime& phase, const ShownWorkers& shown, const std::string& name) {
-  return {name, MeasuredLines(phase, shown), PairOf(phase, shown).peak_bytes()};
+  const PairMemory memory = PairOf(phase, shown);
+  return {name, MeasuredLines(phase, shown), memory.peak_bytes(), memory.trainer.peak_on_device(),
+          memory.rollout.peak_on_device()};
 }
 
 // Apart, one row for each of the two devices.
@@ -111,11 +116,10 @@ std::vector<Row> ByDevice(const Row& row, bool apart) {
   if (!apart) return {row};
   std::vector<Row> rows;
   for (const bool trainer : {true, false}) {
-    Row& own = rows.emplace_back(Row{row.name + (trainer ? ", trainer" : ", rollout"), {}, 0});
+    Row& own = rows.emplace_back(Row{.name = row.name + (trainer ? ", trainer" : ", rollout"),
+                                     .bytes = trainer ? row.trainer_bytes : row.rollout_bytes});
     for (const MemoryLine& line : row.lines) {
-      if (line.trainer != trainer) continue;
-      own.lines.push_back(line);
-      own.bytes += line.bytes;
+      if (line.trainer == trainer) own.lines.push_back(line);
     }
   }
   return rows;

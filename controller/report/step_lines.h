@@ -19,8 +19,8 @@ struct StepSurroundings {
   std::string time_left;     // "1m20s"
   LogProbSummary log_probs;  // of the step
   StepDetails details;
-  int64_t device_bytes = 0;   // of a pair; 0: unknown
-  int64_t planned_bytes = 0;  // the plan's peak of a pair; 0: unknown
+  int64_t device_bytes = 0;   // of a device; 0: unknown
+  int64_t planned_bytes = 0;  // the plan's peak of a device; 0: unknown
 };
 
 // "step 25/50  v25  reward 0.531 ±0.12  loss -0.0143  entropy 0.412  kl 2.1e-04  clip 0.3 %  grad

@@ -271,6 +271,7 @@ absl::StatusOr<StepRecord> TrainLoop::MakeRecord(StepBatch& batch) {
                     .histograms = HistogramsOrNone(batch.step, metas, samples),
                     .updates = std::move(batch.updates),
                     .syncs = context_.weights.TakeSyncs()};
+  if (context_.note_syncs) context_.note_syncs(record.syncs);
   if (context_.take_load) record.load = context_.take_load();
   record.groups.insert(record.groups.end(), batch.dropped_groups.begin(),
                        batch.dropped_groups.end());

@@ -43,6 +43,8 @@ struct StepContext {
   std::function<bool()> interrupted;  // true: stop now, without waiting for the end of the step
   // LoadLog::Take; empty: no load is recorded.
   std::function<std::vector<LoadRecord>()> take_load = {};
+  // LastSyncs::Note, once a step; empty: nobody is told.
+  std::function<void(const std::vector<SyncRecord>&)> note_syncs = {};
 };
 
 // The state of a run between two steps.

@@ -24,16 +24,7 @@ void AddDetails(const StepRecord& record, v1::StepRecord& proto) {
     out->set_tokens(update.tokens);
     out->mutable_metrics()->insert(update.metrics.begin(), update.metrics.end());
   }
-  for (const SyncRecord& sync : record.syncs) {
-    v1::WeightSyncRecord* const out = proto.add_syncs();
-    out->set_time(StampText(sync.time_us));
-    out->set_version(sync.version);
-    out->set_rank(sync.rank);
-    out->set_bytes(sync.bytes);
-    out->set_seconds(sync.seconds);
-    out->set_digest(sync.digest);
-    out->set_checked(sync.checked);
-  }
+  for (const SyncRecord& sync : record.syncs) *proto.add_syncs() = ToProto(sync);
   for (const LoadRecord& load : record.load) {
     v1::LoadRecord* const out = proto.add_load();
     out->set_time(StampText(load.time_us));
@@ -43,6 +34,18 @@ void AddDetails(const StepRecord& record, v1::StepRecord& proto) {
 }
 
 }  // namespace
+
+v1::WeightSyncRecord ToProto(const SyncRecord& record) {
+  v1::WeightSyncRecord proto;
+  proto.set_time(StampText(record.time_us));
+  proto.set_version(record.version);
+  proto.set_rank(record.rank);
+  proto.set_bytes(record.bytes);
+  proto.set_seconds(record.seconds);
+  proto.set_digest(record.digest);
+  proto.set_checked(record.checked);
+  return proto;
+}
 
 v1::StepRecord ToProto(const StepRecord& record) {
   v1::StepRecord proto;

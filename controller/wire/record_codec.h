@@ -9,9 +9,11 @@ namespace tandem {
 namespace v1 {
 class SampleRecord;
 class StepRecord;
+class WeightSyncRecord;
 }  // namespace v1
 
 v1::StepRecord ToProto(const StepRecord& record);
+v1::WeightSyncRecord ToProto(const SyncRecord& record);
 v1::SampleRecord ToProto(const SampleRecord& record);
 
 }  // namespace tandem

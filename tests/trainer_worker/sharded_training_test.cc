@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/support/text.h"
 #include "tests/trainer_worker/trainer_ranks.h"
 
 namespace tandem {
@@ -376,6 +377,43 @@ TEST_CASE("A sample that does not fit fails on its rank and aborts the others",
   REQUIRE(two[1].status.code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(two[0].status.code() == absl::StatusCode::kAborted);
   REQUIRE(std::string(two[0].status.message()).find("trainer 1 failed") != std::string::npos);
+}
+
+TEST_CASE("Gradients that wait for their update stay, and count as held only after it",
+          "[trainer][memory]") {
+  const TempDir dir;
+  TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
+  options.kept_bytes = 1;  // next to nothing may stay while a rollout needs the memory
+  const std::vector<Sample> samples = RandomSamples(4, 14);
+  for (const int world : {1, 2}) {
+    TrainerRanks ranks(world, options);
+    std::vector<absl::Status> trained(2), waiting(2), stepped(2), released(2);
+    ranks.RunOk([&](Rank& rank, int index) -> absl::Status {
+      TrainingSession& session = *rank.session;
+      const auto at = static_cast<size_t>(index);
+      TANDEM_RETURN_IF_ERROR(
+          session.Train(RequestFor(samples), Share(samples, index, world)).status());
+      trained[at] = session.CheckReleased();
+      // One step off, a rollout that was lost is sent the weights again now.
+      TANDEM_RETURN_IF_ERROR(session.ReleaseForRollout());
+      waiting[at] = session.CheckReleased();
+      TANDEM_RETURN_IF_ERROR(session.Step().status());
+      stepped[at] = session.CheckReleased();
+      TANDEM_RETURN_IF_ERROR(session.ReleaseForRollout());
+      released[at] = session.CheckReleased();
+      return absl::OkStatus();
+    });
+    for (size_t at = 0; at < static_cast<size_t>(world); ++at) {
+      INFO(world << " ranks, " << at << ": " << waiting[at].ToString());
+      REQUIRE(absl::IsInternal(trained[at]));
+      REQUIRE(Says(trained[at], "bytes of activations"));
+      REQUIRE_FALSE(Says(trained[at], "bytes of gradients"));
+      REQUIRE(waiting[at].ok());
+      REQUIRE(absl::IsInternal(stepped[at]));
+      REQUIRE(Says(stepped[at], "bytes of gradients"));
+      REQUIRE(released[at].ok());
+    }
+  }
 }
 
 TEST_CASE("The reference policy keeps the weights it was frozen from", "[trainer][reference]") {

@@ -46,8 +46,7 @@ absl::Status OfPartner(absl::Status status) {
 }
 
 absl::Status FromCall(const char* call, const grpc::Status& status) {
-  return OfPartner(
-      Annotate(FromServiceStatus(status), fmt::format("{} on the paired rollout", call)));
+  return OfPartner(Annotate(FromServiceStatus(status), fmt::format("{} on the rollout", call)));
 }
 
 }  // namespace
@@ -179,7 +178,7 @@ absl::Status GrpcUpdateClient::AwaitAnswer() const {
     patience = std::min(patience, now + kAnswerAfterEnd);
     if (now < patience) continue;
     return MakeStatus(absl::StatusCode::kUnavailable,
-                      "the data connection to the paired rollout has ended, and it has not "
+                      "the data connection to the rollout has ended, and it has not "
                       "answered ApplyBucket within {}: its machine or its network is gone",
                       absl::FormatDuration(kAnswerAfterEnd));
   }

@@ -15,7 +15,6 @@
 #include "common/formats/files.h"
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/cli/kubernetes/manifests.h"
-#include "controller/plan/memory_amount.h"
 #include "controller/plan/memory_plan.h"
 #include "controller/plan/plan_input.h"
 
@@ -150,19 +149,6 @@ absl::StatusOr<std::vector<PodMount>> ParseMounts(const std::vector<std::string>
   return mounts;
 }
 
-absl::StatusOr<int64_t> DeviceBytes(const ManifestsOptions& options, const v1::Config& config) {
-  if (!options.device_memory.empty()) {
-    const absl::StatusOr<int64_t> bytes = ParseBytes(options.device_memory);
-    TANDEM_RETURN_IF_ERROR(Annotate(bytes.status(), "--device-memory"));
-    return *bytes;
-  }
-  if (!PlansForGpu(config)) return CpuDeviceMemoryBytes(TopologyOf(config).devices_per_host());
-  return InvalidArgument(
-      "trainer.device=cuda: give the memory of one GPU of the cluster with --device-memory, such "
-      "as "
-      "80GiB");
-}
-
 // How many cores the nodes of the cluster have is unknown here: at least one for each worker.
 ThreadsByRole ThreadsOfPods(const v1::Config& config) {
   const int threads = std::max(1, static_cast<int>(config.cluster().compute_threads()));
@@ -205,7 +191,9 @@ absl::Status KubernetesManifestsCommand(const ManifestsOptions& options,
   for (std::string& setting : PathSettings(loaded.config)) {
     manifests.overrides.push_back(std::move(setting));
   }
-  TANDEM_ASSIGN_OR_RETURN(const int64_t device_bytes, DeviceBytes(options, loaded.config));
+  TANDEM_ASSIGN_OR_RETURN(
+      const int64_t device_bytes,
+      PlannedDeviceBytes(options.device_memory, loaded.config, CpuDeviceMemoryBytes));
   *failed_at = FailedAt::kInputs;
   TANDEM_ASSIGN_OR_RETURN(const ModelSpec spec, SpecOf(options, loaded.config));
   const MemoryPlanInput input = MakeMemoryPlanInput(spec, loaded.config, device_bytes);

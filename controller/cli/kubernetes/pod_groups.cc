@@ -6,11 +6,6 @@
 namespace tandem {
 namespace {
 
-// Workers of one role in a pod.
-struct Share {
-  int trainers = 0, rollouts = 0;
-};
-
 int64_t HostBytes(const MemoryPlan& memory, const PlannedPhase& phase, bool trainer) {
   if (memory.host_is_device) return memory.Bytes(phase, trainer);
   int64_t bytes = 0;
@@ -21,17 +16,18 @@ int64_t HostBytes(const MemoryPlan& memory, const PlannedPhase& phase, bool trai
 }
 
 PodGroup MakeGroup(std::string name,
-                   const Share& share,
+                   const HostShare& share,
                    const MemoryPlan& memory,
                    ThreadsByRole threads) {
+  const int trainers = share.trainers.count, rollouts = share.rollouts.count;
   PodGroup group{.name = std::move(name)};
-  group.workers = share.trainers + share.rollouts;
+  group.workers = trainers + rollouts;
   // Colocated workers take turns on cores, as they do on a GPU.
-  group.cores = std::max(share.trainers * threads.trainer, share.rollouts * threads.rollout);
-  if (!memory.host_is_device) group.gpus = std::max(share.trainers, share.rollouts);
+  group.cores = std::max(trainers * threads.trainer, rollouts * threads.rollout);
+  if (!memory.host_is_device) group.gpus = std::max(trainers, rollouts);
   for (const PlannedPhase& phase : memory.phases) {
-    const int64_t bytes = share.trainers * HostBytes(memory, phase, true) +
-                          share.rollouts * HostBytes(memory, phase, false);
+    const int64_t bytes =
+        trainers * HostBytes(memory, phase, true) + rollouts * HostBytes(memory, phase, false);
     group.memory_bytes = std::max(group.memory_bytes, bytes);
   }
   group.memory_bytes += group.workers * kProgramBytes;
@@ -42,21 +38,16 @@ PodGroup MakeGroup(std::string name,
 
 PodPlan PlanPods(const Topology& topology, const MemoryPlan& memory, ThreadsByRole threads) {
   PodPlan plan;
-  const auto add = [&](const char* name, const Share& share, int pods) {
-    PodGroup group = MakeGroup(name, share, memory, threads);
-    group.pods = pods;
-    group.first_host = plan.hosts;
-    plan.hosts += pods;
+  plan.hosts = topology.trainer_hosts + (topology.apart ? topology.rollout_hosts : 0);
+  // `hosts` that are alike, as each has equally many of a role.
+  const auto add = [&](const char* name, int first_host, int hosts) {
+    PodGroup group = MakeGroup(name, topology.ShareOf(first_host, plan.hosts), memory, threads);
+    group.pods = hosts;
+    group.first_host = first_host;
     plan.groups.push_back(std::move(group));
   };
-  const int trainers = topology.trainers_per_host();
-  const int rollouts = topology.rollouts_per_host();
-  if (topology.apart) {
-    add("trainers", {.trainers = trainers}, topology.trainer_hosts);
-    add("rollouts", {.rollouts = rollouts}, topology.rollout_hosts);
-  } else {
-    add("workers", {.trainers = trainers, .rollouts = rollouts}, topology.trainer_hosts);
-  }
+  add(topology.apart ? "trainers" : "workers", 0, topology.trainer_hosts);
+  if (topology.apart) add("rollouts", topology.trainer_hosts, topology.rollout_hosts);
   return plan;
 }
 

@@ -155,6 +155,9 @@ TEST_CASE("apart, more rollouts than a step has groups are refused by both numbe
               "cluster.rollouts is 3, and a step generates 2 groups (data.train_batch_size), each "
               "on one rollout: 1 of them would always be idle; start at most 2"));
   REQUIRE(with("data.train_batch_size=3").empty());
+  std::vector<std::string> checked = three;
+  checked.insert(checked.end(), {"data.train_batch_size=2", "weight_sync.check_only=true"});
+  REQUIRE(PlacementProblem(checked).empty());  // it generates nothing
 }
 
 TEST_CASE("workers of a role share the cores, and all workers where both roles work at once") {

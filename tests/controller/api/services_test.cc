@@ -132,9 +132,15 @@ struct ServedRun {
                  .options = run.options,
                  .registry = run.registry,
                  .progress = relay,
-                 .run_id = "p/e/1"}),
+                 .run_id = "p/e/1",
+                 .routes = RouteInput{.topology = run.pool.topology(),
+                                      .sync_bytes = 1'000'000,
+                                      .network_gbit_per_second = 8},
+                 .syncs = &syncs}),
         address("unix:" + (run.dir.path() / "c.sock").string()),
-        server(*RpcServer::Start(address, {&service}, {})) {}
+        server(*RpcServer::Start(address, {&service}, {})) {
+    run.parts->note_syncs = [this](const std::vector<SyncRecord>& made) { syncs.Note(made); };
+  }
 
   static StepContext Prepared(testing::FakeRun& run) {
     run.Prepare(StartMode::kPaused);
@@ -142,6 +148,7 @@ struct ServedRun {
   }
 
   const StepContext parts;
+  LastSyncs syncs;
   ProgressRelay relay = ProgressRelay({});
   TandemService service;
   const std::string address;
@@ -399,6 +406,13 @@ TEST_CASE("TandemService drives a run over the API", "[services]") {
   REQUIRE(status.last_lost_step() == 2);  // step 1 is made again
   REQUIRE(status.workers_size() == 2);
   REQUIRE(status.workers(0).state() == "registered");
+  // Both workers are on one host: the network's rate says nothing.
+  REQUIRE(status.routes_size() == 1);
+  REQUIRE(status.routes(0).over() == "shm");
+  REQUIRE(status.routes(0).bytes() == 1'000'000);
+  REQUIRE(status.routes(0).expected_seconds() == 0);
+  REQUIRE(status.routes(0).last().version() == 1);
+  REQUIRE(status.routes(0).last().digest() == "d");
 
   v1::UserGenerateRequest generate;
   generate.set_prompt("hi");

@@ -57,6 +57,8 @@ Said DryRunOf(const std::vector<std::string>& more) {
 TEST_CASE("A dry run ends with whether the plan fits", "[dry_run]") {
   const Said fine = DryRunOf({});
   INFO(fine.all);
+  REQUIRE(fine.all.find("trainer 0 to rollout 0") != std::string::npos);
+  REQUIRE(fine.all.find("just measured") != std::string::npos);
   REQUIRE(fine.fits);
   REQUIRE(fine.last ==
           "dry run: config, model, data, plan and run directory are fine; nothing was started");

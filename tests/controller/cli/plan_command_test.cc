@@ -159,6 +159,40 @@ TEST_CASE("A plan is JSON and a page for those who ask", "[ctl][plan]") {
   REQUIRE(std::filesystem::file_size(options.html) > 1000);
 }
 
+TEST_CASE("A plan tells what crosses between workers, and times only by what it knows",
+          "[ctl][plan]") {
+  PlanOptions options = SevenB("80GiB");
+  std::ostringstream out;
+  REQUIRE(PlanCommand(options, out).exit_code == 0);
+  INFO(out.str());
+  REQUIRE(out.str().find("trainer 3 to rollout 3") != std::string::npos);
+  REQUIRE(out.str().find("just measured") == std::string::npos);  // another machine's memory
+  const nlohmann::json elsewhere = PlanOf(options).at("transfers");
+  REQUIRE(elsewhere.at("routes").size() == 4);
+  REQUIRE(elsewhere.at("routes")[0].at("over") == "shm");
+  REQUIRE_FALSE(elsewhere.at("routes")[0].contains("seconds"));
+  REQUIRE_FALSE(elsewhere.contains("sync_seconds"));
+
+  options.device_memory.clear();
+  std::ostringstream here;
+  REQUIRE(PlanCommand(options, here).error.ok());
+  INFO(here.str());
+  REQUIRE(here.str().find("just measured") != std::string::npos);
+  REQUIRE(PlanOf(options).at("transfers").at("routes")[0].at("seconds").get<double>() > 0);
+
+  options = SevenB("80GiB");
+  options.overrides.insert(options.overrides.end(),
+                           {"trainer.nnodes=2", "cluster.listen=127.0.0.1:0"});
+  std::ostringstream network;
+  REQUIRE(PlanCommand(options, network).exit_code == 0);
+  INFO(network.str());
+  REQUIRE(network.str().find("cluster.network_gbit_per_second=G") != std::string::npos);
+  options.overrides.emplace_back("cluster.network_gbit_per_second=25");
+  std::ostringstream known;
+  REQUIRE(PlanCommand(options, known).exit_code == 0);
+  REQUIRE(known.str().find("by cluster.network_gbit_per_second=25 alone") != std::string::npos);
+}
+
 TEST_CASE("A plan refuses what it cannot read, with the exit codes of a run", "[ctl][plan]") {
   PlanOptions options = SevenB("80");
   std::ostringstream out;

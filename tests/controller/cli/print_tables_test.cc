@@ -47,6 +47,32 @@ TEST_CASE("StatusTable names the nodes of workers where there are several", "[ct
   REQUIRE(Has(text, "gpu-8"));
 }
 
+TEST_CASE("StatusTable has what a sync took beside what its route should take", "[ctl][print]") {
+  v1::GetStatusResponse status;
+  REQUIRE_FALSE(Has(StatusTable(status), "last sync"));
+  v1::WeightRoute* route = status.add_routes();
+  route->set_trainer(0);
+  route->set_rollout(2);
+  route->set_over("tcp-tls");
+  route->set_bytes(int64_t{300} << 20);
+  const std::string before = StatusTable(status);
+  REQUIRE(Has(before, "trainer 0 to rollout 2"));
+  REQUIRE(Has(before, "tcp-tls"));
+  REQUIRE(Has(before, "300 MiB"));
+  route->set_expected_seconds(0.25);
+  route->mutable_last()->set_version(4);
+  route->mutable_last()->set_bytes(int64_t{299} << 20);
+  route->mutable_last()->set_seconds(0.75);
+  route->mutable_last()->set_time("2026-01-02T03:04:05Z");
+  const std::string text = StatusTable(status);
+  for (const std::string part :
+       {FormatSeconds(0.25), std::string("299 MiB"), std::string("0.75"), std::string("2026-01")}) {
+    INFO(text << part);
+    REQUIRE(Has(text, part));
+    REQUIRE_FALSE(Has(before, part));
+  }
+}
+
 TEST_CASE("StatusTable has a row per rollout and trainer that told its load", "[ctl][print]") {
   v1::GetStatusResponse status;
   v1::WorkerStatus* rollout = status.add_workers();

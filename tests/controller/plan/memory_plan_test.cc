@@ -243,6 +243,18 @@ TEST_CASE("The probe has memory of its own size, whatever a step scores", "[plan
   REQUIRE(Line(ahead, "compare", true, "activations") >= arena(input.score_limits));
   REQUIRE(Line(ahead, "compare", true, "gradients") == Line(ahead, "train", true, "gradients"));
   REQUIRE(Line(ahead, "compare", false, "kv_cache") == Line(ahead, "generate", false, "kv_cache"));
+  // Until that batch is complete the trainer has what training takes or, where a rollout is sent
+  // its weights again, gradients and slots.
+  REQUIRE(ahead.tight);
+  REQUIRE(ahead.Bytes(*ahead.Find("wait_generate"), true) ==
+          ahead.Bytes(*ahead.Find("train"), true));
+  REQUIRE(PlanMemory(spec, input).Find("wait_generate") == nullptr);
+  compared.slot_bytes = 1 << 16;
+  compared.slots = 1 << 10;
+  compared.score_limits = compared.train_limits = compared.probe_limits;  // small batches
+  const MemoryPlan resending = PlanMemory(spec, compared);
+  INFO(MemoryPlanToJson(resending));
+  REQUIRE(Line(resending, "wait_generate", true, "gradients") > 0);
   // A mini-batch smaller than the probe: the memory that the probe took stays for it.
   input.train_limits.samples = input.train_limits.groups = 1;
   input.train_limits.prompt_tokens = input.train_limits.response_tokens = 1;

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "controller/report/format.h"
 #include "controller/report/memory_html.h"
 #include "tests/support/text.h"
 
@@ -163,6 +164,19 @@ TEST_CASE("Apart, devices, roles and the fuller device are told", "[memory]") {
   REQUIRE(PairOf(memory.phases[0], shown).peak_bytes() == 900);
   REQUIRE(Has(StepMemoryText(memory), "run, step 1, trainer 0 and rollout 2, device of "));
   REQUIRE(HeaviestWorkers(memory.phases, false).Text() == "pair 0");
+
+  // Tags that have their peaks one after the other: a device's bar says its own peak, not the sum.
+  constexpr int64_t kMiB = 1 << 20;
+  LedgerSnapshot trainer = of(900 * kMiB);
+  trainer.entries = {{"master", Location::kDevice, 0, 600 * kMiB},
+                     {"gather", Location::kDevice, 0, 500 * kMiB}};
+  memory.phases = {{"train", 2.0, 900 * kMiB, {{true, 0, trainer}, {false, 0, of(200 * kMiB)}}}};
+  const std::string html = MemoryHtml("run", memory);
+  const std::string bars = html.substr(0, html.find("<table>"));
+  INFO(bars);
+  REQUIRE(Has(bars, ">900 MiB<"));
+  REQUIRE(Has(bars, ">200 MiB<"));
+  REQUIRE_FALSE(Has(bars, ">" + FormatBytes(1100 * kMiB) + "<"));
 }
 
 TEST_CASE("On a GPU peaks are the device's, and what no ledger counts of it is shown") {

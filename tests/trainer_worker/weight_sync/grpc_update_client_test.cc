@@ -1,4 +1,4 @@
-// What the paired rollout is told, and the slots of buckets that are still being applied.
+// What a rollout is told, and the slots of buckets that are still being applied.
 #include "trainer_worker/weight_sync/grpc_update_client.h"
 
 #include <absl/time/clock.h>
@@ -205,7 +205,7 @@ TEST_CASE("a bucket is not waited for once the connection of its bytes has ended
   INFO(ended.ToString());
   REQUIRE(absl::IsUnavailable(ended));
   REQUIRE(OriginOf(ended) == FailureOrigin::kPartner);
-  REQUIRE(Says(ended, "the data connection to the paired rollout has ended"));
+  REQUIRE(Says(ended, "the data connection to the rollout has ended"));
   REQUIRE(link->closed());
 }
 
