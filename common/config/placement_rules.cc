@@ -70,7 +70,7 @@ void CheckHostsOfPairs(const v1::Config& c, ConfigProblems& problems) {
 }
 
 // Empty, or what is wrong with cluster.port_range, which matches its pattern.
-std::string PortRangeProblem(const std::string& text, const Topology& topology) {
+std::string PortRangeProblem(const std::string& text, const Topology& topology, bool elastic) {
   if (text.empty()) return "";
   const PortRange range = PortRangeOf(text);
   if (range.first > range.last || range.last > kMostPorts) {
@@ -79,7 +79,9 @@ std::string PortRangeProblem(const std::string& text, const Topology& topology) 
         "last at most {}",
         text, kMostPorts);
   }
-  const int needed = topology.trainers_per_host() + topology.rollouts_per_host();
+  // A host may come to run those of all others.
+  const int of_others = elastic ? std::max(topology.trainer_hosts, topology.rollout_hosts) : 1;
+  const int needed = of_others * (topology.trainers_per_host() + topology.rollouts_per_host());
   if (range.last - range.first + 1 >= needed) return "";
   return fmt::format(
       "cluster.port_range is {}, {} ports, and a host may have {} workers that open "
@@ -132,7 +134,8 @@ void CheckPlacement(const v1::Config& config, ConfigProblems& problems) {
   cluster.hybrid_engine() ? CheckPairs(cluster, problems) : CheckApart(config, problems);
   if (cluster.hybrid_engine()) CheckHostsOfPairs(config, problems);
   CheckElastic(cluster, problems);
-  const std::string ports = PortRangeProblem(cluster.port_range(), TopologyOf(config));
+  const std::string ports =
+      PortRangeProblem(cluster.port_range(), TopologyOf(config), cluster.elastic());
   problems.Require(ports.empty(), {"cluster.port_range"}, ports);
 }
 

@@ -137,7 +137,8 @@ RunCore::RunCore(const AssemblyOptions& options,
       options_(std::move(train)),
       run_id_(std::move(run_id)),
       control_(options_.total_steps, options.start),
-      active_rollouts_(std::make_shared<ActiveRollouts>(TopologyOf(*config_).rollouts)),
+      active_rollouts_(std::make_shared<ActiveRollouts>(
+          TopologyOf(*config_).rollouts, static_cast<int>(config_->cluster().min_rollouts()))),
       probe_(WithRollouts(MakeProbeOptions(*config_, inputs_.tokenizer->vocab_size()),
                           active_rollouts_)),
       registry_(
@@ -275,11 +276,12 @@ void RunCore::MoveWorkers() {
   for (const MovedWorkers& moved : agents_.MoveWorkers()) {
     for (const WorkerKey& key : moved.workers) {
       const std::optional<WorkerEntry> worker = registry_.Find(key);
-      if (worker && worker->announcement.host == moved.left) {
+      if (worker && worker->announcement.host != moved.to) {
         registry_.MarkLost(key, worker->incarnation, WorkerLoss::kReplaced);
       }
-      // Last, as one that is still ready would be taken in again.
-      if (moved.left_out) active_rollouts_->LeaveOut(key.rank);
+      if (key.role != WorkerRole::kRollout) continue;
+      // After MarkLost, as one that is still ready would be taken in again.
+      moved.to ? active_rollouts_->Expect(key.rank) : active_rollouts_->LeaveOut(key.rank);
     }
     LogWarn("{}", moved.text);
     events_.OnEvent({.severity = "warning", .kind = "loss", .text = moved.text});

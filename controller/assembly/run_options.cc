@@ -192,6 +192,8 @@ AgentRegistryOptions MakeAgentOptions(const v1::Config& config, const BuildInfo&
           .elastic = cluster.elastic(),
           .spare_hosts = static_cast<int>(cluster.spare_hosts()),
           .min_rollouts = static_cast<int>(cluster.min_rollouts()),
+          // A GPU's memory is planned for the workers that it has.
+          .double_up = config.trainer().device() != "cuda",
           .join_time = absl::Seconds(cluster.register_timeout_seconds()) / 2,
           .build = BuildText(build),
           .build_id = BuildId(build),

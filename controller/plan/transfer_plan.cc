@@ -66,6 +66,41 @@ class SharedLinks {
   std::map<std::pair<int, int>, int> out_, in_;  // by round and host
 };
 
+// Over TCP as controller/rollouts/fan_out.h divides the rollouts; 0: never.
+int ShortestChain(const std::string& fan_out) {
+  if (fan_out == "star") return 0;
+  return fan_out == "chain" ? 2 : 3;
+}
+
+bool IsTcp(const PlannedRoute& route) {
+  return route.over == Carrier::kTcp || route.over == Carrier::kTcpTls;
+}
+
+// Gives the routes of one trainer their rounds: by rank, or those over TCP last and in one chain,
+// if there are enough, in which rollouts of one host are neighbours.
+void DivideIntoRounds(const RouteInput& input,
+                      const WorkerHosts& hosts,
+                      std::vector<PlannedRoute*> routes) {
+  auto first_tcp = routes.end();
+  if (input.shortest_chain > 0) {
+    first_tcp = std::stable_partition(routes.begin(), routes.end(),
+                                      [](const auto* route) { return !IsTcp(*route); });
+  }
+  const bool chain = input.shortest_chain > 0 && routes.end() - first_tcp >= input.shortest_chain;
+  if (chain) {
+    std::stable_sort(first_tcp, routes.end(), [&](const auto* a, const auto* b) {
+      return hosts.of_rollout[static_cast<size_t>(a->rollout)] <
+             hosts.of_rollout[static_cast<size_t>(b->rollout)];
+    });
+  }
+  int round = 0;
+  for (auto route = routes.begin(); route != routes.end(); ++route) {
+    const bool passed_on = chain && route > first_tcp;
+    if (passed_on) (*route)->sender = (*(route - 1))->rollout;
+    (*route)->round = passed_on ? (*(route - 1))->round : round++;
+  }
+}
+
 TrainerTraffic TrafficOf(const ModelSpec& spec, const v1::Config& config, int64_t device_bytes) {
   const Topology topology = TopologyOf(config);
   const int64_t hosts = topology.trainer_hosts;
@@ -134,6 +169,7 @@ RouteInput MakeRouteInput(const ModelSpec& spec, const v1::Config& config) {
       SendsAdaptersAlone(config) ? AdapterParameters(spec, config) : spec.parameters();
   return {.topology = TopologyOf(config),
           .transport = config.weight_sync().transport(),
+          .shortest_chain = ShortestChain(config.weight_sync().fan_out()),
           .gpu = config.trainer().device() == "cuda",
           .tls = cluster.data_tls() && !cluster.tls().cert().empty(),
           .sync_bytes = elements * ElementBytes(config),
@@ -147,21 +183,31 @@ std::vector<PlannedRoute> PlanRoutes(const RouteInput& input,
   std::vector<PlannedRoute> routes;
   SharedLinks links;
   const auto from = [&](const PlannedRoute& route) {
-    return hosts.of_trainer[static_cast<size_t>(route.trainer)];
+    return route.sender < 0 ? hosts.of_trainer[static_cast<size_t>(route.trainer)]
+                            : hosts.of_rollout[static_cast<size_t>(route.sender)];
   };
   const auto to = [&](const PlannedRoute& route) {
     return hosts.of_rollout[static_cast<size_t>(route.rollout)];
   };
   for (int rollout = 0; rollout < topology.rollouts; ++rollout) {
-    PlannedRoute route{.trainer = topology.PublisherOf(rollout),
-                       .rollout = rollout,
-                       .round = rollout / topology.trainers,
-                       .bytes = input.sync_bytes};
+    PlannedRoute route{
+        .trainer = topology.PublisherOf(rollout), .rollout = rollout, .bytes = input.sync_bytes};
     const bool known = from(route) >= 0 && to(route) >= 0;
     route.between_hosts = known && from(route) != to(route);
     if (known) route.over = CarrierOf(input, route.between_hosts);
-    if (route.between_hosts) links.Add(route.round, from(route), to(route));
     routes.push_back(route);
+  }
+  for (int trainer = 0; trainer < topology.trainers; ++trainer) {
+    std::vector<PlannedRoute*> own;
+    for (PlannedRoute& route : routes) {
+      if (route.trainer == trainer) own.push_back(&route);
+    }
+    DivideIntoRounds(input, hosts, own);
+  }
+  for (PlannedRoute& route : routes) {
+    // In a chain the one before counts, not the trainer.
+    if (route.sender >= 0) route.between_hosts = from(route) != to(route);
+    if (route.between_hosts) links.Add(route.round, from(route), to(route));
   }
   for (PlannedRoute& route : routes) {
     const auto bytes = static_cast<double>(route.bytes);
@@ -172,6 +218,14 @@ std::vector<PlannedRoute> PlanRoutes(const RouteInput& input,
     if (route.over == Carrier::kSharedMemory && copied_bytes_per_second > 0) {
       route.seconds = bytes / copied_bytes_per_second;
     }
+  }
+  for (PlannedRoute& route : routes) {
+    // Passed on within a host, the weights are there when they have come to it, or later.
+    const PlannedRoute* into = &route;
+    while (!into->between_hosts && into->sender >= 0) {
+      into = &routes[static_cast<size_t>(into->sender)];
+    }
+    if (into != &route) route.seconds = into->seconds;
   }
   return routes;
 }
@@ -203,7 +257,9 @@ TransferPlan PlanTransfers(const ModelSpec& spec,
       PlanRoutes(input, HostsOf(input.topology, plan.rollouts_elsewhere), copied_bytes_per_second);
   plan.first_sync_bytes = input.sync_bytes;
   if (SendsAdaptersAlone(config)) plan.first_sync_bytes += spec.parameters() * ElementBytes(config);
-  plan.rounds = input.topology.MostRolloutsOfATrainer();
+  for (const PlannedRoute& route : plan.routes) {
+    plan.rounds = std::max<int64_t>(plan.rounds, route.round + 1);
+  }
   plan.trainers = TrafficOf(spec, config, device_bytes);
   plan.network_gbit_per_second = input.network_gbit_per_second;
   plan.copied_bytes_per_second = copied_bytes_per_second;

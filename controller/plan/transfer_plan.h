@@ -21,6 +21,7 @@ const char* CarrierName(Carrier carrier);
 struct RouteInput {
   Topology topology;
   std::string transport = "auto";  // weight_sync.transport
+  int shortest_chain = 3;          // of a trainer's rollouts over TCP; 0: all are sent to in turn
   bool gpu = false;
   bool tls = false;                    // connections between workers are encrypted
   int64_t sync_bytes = 0;              // of one sync of one rollout
@@ -37,7 +38,9 @@ struct WorkerHosts {
 struct PlannedRoute {
   int trainer = 0;
   int rollout = 0;
-  int round = 0;  // of a sync, in which each trainer sends to one rollout
+  int round = 0;  // of a sync, in which each trainer sends to one rollout or along one chain
+  int sender =
+      -1;  // in a chain, the rollout that passes the weights on; -1: the trainer sends them
   Carrier over = Carrier::kUnknown;
   bool between_hosts = false;
   int64_t bytes = 0;
@@ -67,7 +70,7 @@ struct TransferPlan {
   // Planned for hosts of their own, though rollouts may also be side by side with trainers.
   bool rollouts_elsewhere = false;
   int64_t first_sync_bytes = 0;  // of one rollout; more than others where adapters are separate
-  int64_t rounds = 1;            // of a sync: rollouts of the trainer that has most
+  int64_t rounds = 1;            // of a sync: calls to the trainer that has most of them
   TrainerTraffic trainers;
   double network_gbit_per_second = 0;  // 0: not known
   double copied_bytes_per_second = 0;  // by which shared memory is reckoned; 0: not measured

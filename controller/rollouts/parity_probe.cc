@@ -66,6 +66,10 @@ std::vector<GroupRequest> ParityProbe::Begin(int64_t step, int64_t version) {
   asked_.clear();
   results_.clear();
   std::vector<GroupRequest> groups;
+  left_out_before_.clear();
+  for (int rank = 0; rank < topology_.rollouts; ++rank) {
+    left_out_before_[rank] = rollouts_->TimesLeftOut(rank);
+  }
   for (const int rank : rollouts_->Ranks()) {
     for (size_t p = 0; p < prompts_.size(); ++p) groups.push_back(Ask(rank, p, 0));
   }
@@ -157,7 +161,7 @@ absl::StatusOr<int64_t> ParityProbe::Compare() const {
   size_t expected = 0, missing = 0;
   for (const auto& [key, attempts] : asked_) {
     const auto& [rank, prompt] = key;
-    if (!rollouts_->Contains(rank)) continue;
+    if (rollouts_->TimesLeftOut(rank) != left_out_before_.at(rank)) continue;
     expected += static_cast<size_t>(attempts);
     for (int attempt = 0; attempt < attempts; ++attempt) {
       if (!results_.contains({rank, IdOf(rank, prompt, attempt)})) ++missing;

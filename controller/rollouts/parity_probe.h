@@ -67,7 +67,7 @@ class ParityProbe {
 
   // Returns the number of tokens compared, all with equal bits. DataLoss names the first difference
   // by rollout, position and both values. Internal: a sample or its log-probs are missing, of a
-  // rollout that still takes part.
+  // rollout that was not left out in the step.
   absl::StatusOr<int64_t> Compare() const;
 
  private:
@@ -88,6 +88,8 @@ class ParityProbe {
   const int64_t response_tokens_;
   std::vector<std::vector<int32_t>> prompts_;
   mutable Mutex probe_mutex_;
+  // By rank, as the step began (ActiveRollouts::TimesLeftOut).
+  std::map<int, int> left_out_before_ ABSL_GUARDED_BY(probe_mutex_);
   int64_t step_ ABSL_GUARDED_BY(probe_mutex_) = -1;
   int64_t version_ ABSL_GUARDED_BY(probe_mutex_) = -1;
   int attempt_ ABSL_GUARDED_BY(probe_mutex_) = 0;

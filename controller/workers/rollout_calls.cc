@@ -19,7 +19,7 @@ std::optional<int64_t> PrefillTokenCounter::Tokens() const {
   if (now->size() != before_->size()) return std::nullopt;
   for (size_t i = 0; i < now->size(); ++i) {
     const Count &from = (*before_)[i], &to = (*now)[i];
-    if (from.incarnation != to.incarnation) return std::nullopt;
+    if (from.rank != to.rank || from.incarnation != to.incarnation) return std::nullopt;
     tokens += to.tokens - from.tokens;
   }
   return tokens;
@@ -31,8 +31,9 @@ std::optional<std::vector<PrefillTokenCounter::Count>> PrefillTokenCounter::Read
     std::vector<std::optional<Count>> counts;
     RunningCalls running;
   };
+  const std::vector<int> ranks = AllRanks(pool);
   std::vector<std::shared_ptr<RolloutClient>> clients;
-  for (const int rank : pool.active_rollouts().Ranks()) {
+  for (const int rank : ranks) {
     auto rollout = pool.rollout(rank);
     if (!rollout.ok()) return std::nullopt;
     clients.push_back(*std::move(rollout));
@@ -40,10 +41,12 @@ std::optional<std::vector<PrefillTokenCounter::Count>> PrefillTokenCounter::Read
   const auto reading = std::make_shared<Reading>(clients.size());
   for (size_t i = 0; i < clients.size(); ++i) {
     const int64_t incarnation = clients[i]->incarnation();
-    clients[i]->PrefilledTokens([reading, i, incarnation](const absl::StatusOr<int64_t>& tokens) {
-      if (tokens.ok()) reading->counts[i] = {incarnation, *tokens};
-      reading->running.End();
-    });
+    const int rank = ranks[i];
+    clients[i]->PrefilledTokens(
+        [reading, i, rank, incarnation](const absl::StatusOr<int64_t>& tokens) {
+          if (tokens.ok()) reading->counts[i] = {rank, incarnation, *tokens};
+          reading->running.End();
+        });
   }
   reading->running.WaitForAll();
   std::vector<Count> counts;

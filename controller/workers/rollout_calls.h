@@ -27,6 +27,7 @@ class PrefillTokenCounter {
 
  private:
   struct Count {
+    int rank = 0;
     int64_t incarnation = 0;
     int64_t tokens = 0;
   };

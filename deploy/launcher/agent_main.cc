@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/build_info.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/net/membership/agent_client.h"
@@ -22,6 +23,7 @@
 #include "common/process/threads.h"
 #include "deploy/launcher/agent_loop.h"
 #include "deploy/launcher/process_loop.h"
+#include "deploy/launcher/slurm/launch_sign.h"
 #include "deploy/launcher/slurm/run_program.h"
 #include "deploy/launcher/slurm/step.h"
 
@@ -43,6 +45,7 @@ struct AgentFlags {
   double grace_seconds = 20;
   double join_timeout_seconds = 120;
   std::string requeue_job;  // of Slurm's
+  std::string launch_sign;  // the file of its launcher's LaunchSign
 };
 
 int ParseAgentFlags(int argc, char** argv, AgentFlags* flags) {
@@ -78,10 +81,13 @@ int ParseAgentFlags(int argc, char** argv, AgentFlags* flags) {
                  "seconds to wait for the controller")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  CLI::Option* const sign = app.add_option("--launch-sign", flags->launch_sign,
+                                           "file that the launcher writes every few seconds");
   app.add_option(
-      "--requeue-job", flags->requeue_job,
-      "job of Slurm's to begin anew where the controller is lost after it was there: the "
-      "host that would do so may be lost with it");
+         "--requeue-job", flags->requeue_job,
+         "job of Slurm's to begin anew where the controller is lost after it was there, and "
+         "the job's launcher as well, which would do so")
+      ->needs(sign);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -144,12 +150,14 @@ LaunchPlan MakeAgentPlan(const AgentFlags& flags, const AgentOrders& orders, con
   return plan;
 }
 
-// Of several agents that ask, Slurm takes the first at its word.
-void Requeue(const std::string& job) {
+// Where nobody is in charge of the job any more; if only this host is cut off, the run goes on
+// without it. Of several agents that ask, Slurm takes the first at its word.
+void RequeueAbandoned(const std::string& job, const std::string& launch_sign) {
+  if (LaunchIsInCharge(launch_sign, RealClock())) return;
   absl::StatusOr<std::string> asked = FindProgram("scontrol");
   if (asked.ok()) asked = RunProgram(RequeueCommand(*asked, job));
   std::fputs(
-      fmt::format("agent: the controller is lost: job {} {}\n", job,
+      fmt::format("agent: controller and launcher are lost: job {} {}\n", job,
                   asked.ok() ? "begins anew"
                              : "does not begin anew: " + std::string(asked.status().message()))
           .c_str(),
@@ -172,7 +180,9 @@ int Supervise(const AgentFlags& flags,
                                   .restart_window = orders.limits.restart_window,
                                   .grace = absl::Seconds(flags.grace_seconds)};
   const int code = RunAgent(news, orders, options, &table, client);
-  if (code == kExitPeerLost && !flags.requeue_job.empty()) Requeue(flags.requeue_job);
+  if (code == kExitPeerLost && !flags.requeue_job.empty()) {
+    RequeueAbandoned(flags.requeue_job, flags.launch_sign);
+  }
   return code;
 }
 

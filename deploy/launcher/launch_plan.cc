@@ -191,7 +191,10 @@ std::vector<std::string> AgentCommand(const LaunchPlan& plan, int host) {
     flag("advertise", node);
   }
   // Where the job goes on without the batch host, nobody else begins it anew.
-  if (plan.elastic && !agents.job.empty()) flag("requeue-job", agents.job);
+  if (plan.elastic && !agents.job.empty()) {
+    flag("requeue-job", agents.job);
+    flag("launch-sign", agents.shared_file);
+  }
   flag("bin-dir", plan.bin_dir);
   flag("log-dir", run_dir + "/logs");
   if (!agents.tls_dir.empty()) {

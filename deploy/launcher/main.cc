@@ -31,6 +31,7 @@
 #include "controller/reward/check_reward.h"
 #include "deploy/launcher/process_loop.h"
 #include "deploy/launcher/run_loop.h"
+#include "deploy/launcher/slurm/launch_sign.h"
 #include "deploy/launcher/slurm_launch.h"
 
 namespace tandem {
@@ -182,7 +183,12 @@ int Start(const Flags& flags, LoadedConfig loaded, std::optional<SlurmLaunch> sl
       {"WATCHDOG_USEC", std::to_string(absl::ToInt64Microseconds(options.watchdog))}};
   ProcessTable table(std::move(plan));
   const PauseDetector pauses;
+  std::optional<LaunchSign> sign;
+  if (table.plan().elastic && slurm && slurm->has_agents()) {
+    sign.emplace(table.plan().agents.shared_file);
+  }
   const int code = RunUntilDone(options, &table, &*notify);
+  sign.reset();
   return slurm ? slurm->End(code, table.plan()) : code;
 }
 

@@ -114,12 +114,15 @@ void Supervisor::OnWorkerExit(ProcessId id, ProcessExit exit, Instant now, Actio
     case 126:  // the shell's and SpawnChild's codes for a program that cannot be run
     case 127:
       Blame(id, fmt::format("{} cannot run: {}", id.ToString(), exit.ToString()), actions);
+      // Once it ran: what it misses now is missing on that node alone.
+      if (processes_[id].deaths > 0 && MayStayAway(id)) return StayAway(id, now, actions);
       return GiveUp(id, kExitRefused, id.ToString() + " cannot run", now, actions);
     case kExitInternal:
     case kExitIoError:
       if (id.role != Role::kAgent) return Restart(id, Died(id, exit), now, actions);
       // It has ended by its own decision, as a controller does, and its successor would too.
       Blame(id, fmt::format("{} failed: {}", id.ToString(), exit.ToString()), actions);
+      if (processes_[id].deaths > 0 && MayStayAway(id)) return StayAway(id, now, actions);
       return GiveUp(id, exit.code, id.ToString() + " failed", now, actions);
     default:
       return Restart(id, Died(id, exit), now, actions);
@@ -147,11 +150,7 @@ void Supervisor::Restart(ProcessId id, const std::string& died, Instant now, Act
         fmt::format("{}, and all restarts of {} {} are used (cluster.max_restarts = {})", died,
                     id.role == Role::kAgent ? "an" : "a", RoleName(id.role), options_.max_restarts);
     Blame(id, why, actions);
-    if (MayStayAway(id)) {
-      processes_[id].let_go = false;
-      processes_[id].restart_at = Instant::InfiniteFuture();
-      return Say("The run goes on without " + id.ToString() + ".", actions);
-    }
+    if (MayStayAway(id)) return StayAway(id, now, actions);
     const int code = id.role == Role::kAgent ? kExitRestart : kExitInternal;
     return GiveUp(id, code, why, now, actions);
   }
@@ -170,6 +169,12 @@ bool Supervisor::MayStayAway(ProcessId id) const {
          std::any_of(processes_.begin(), processes_.end(), [](const auto& entry) {
            return entry.first.role == Role::kAgent && entry.second.alive;
          });
+}
+
+void Supervisor::StayAway(ProcessId id, Instant now, Actions* actions) {
+  processes_[id].let_go = processes_[id].lost_controller = false;
+  processes_[id].restart_at = now + options_.restart_window;
+  Say("The run goes on without " + id.ToString() + " for now.", actions);
 }
 
 void Supervisor::GiveUp(

@@ -126,6 +126,8 @@ class Supervisor {
   void Restart(ProcessId id, const std::string& died, Instant now, Actions* actions);
   // Whether the run goes on without agent `id`, which has ended.
   bool MayStayAway(ProcessId id) const;
+  // Tries it again when restarts are left, at the end of their window.
+  void StayAway(ProcessId id, Instant now, Actions* actions);
   void KillSilentController(Instant now, Actions* actions);
   Instant WatchdogDeadline() const { return alive_at_ + options_.watchdog; }
   void StartDue(Instant now, Actions* actions);

@@ -16,9 +16,28 @@ bool ActiveRollouts::Contains(int rank) const {
   return rank >= 0 && rank < rollouts_ && !left_out_.contains(rank);
 }
 
+int ActiveRollouts::TimesLeftOut(int rank) const {
+  const MutexLock lock(ranks_mutex_);
+  const auto times = times_left_out_.find(rank);
+  return times == times_left_out_.end() ? 0 : times->second;
+}
+
+int ActiveRollouts::CountLocked() const { return rollouts_ - static_cast<int>(left_out_.size()); }
+
 void ActiveRollouts::LeaveOut(int rank) {
   const MutexLock lock(ranks_mutex_);
   left_out_.insert(rank);
+  expected_.erase(rank);
+  ++times_left_out_[rank];
+  while (CountLocked() < min_rollouts_ && !expected_.empty()) {
+    left_out_.erase(*expected_.begin());
+    expected_.erase(expected_.begin());
+  }
+}
+
+void ActiveRollouts::Expect(int rank) {
+  const MutexLock lock(ranks_mutex_);
+  if (left_out_.contains(rank)) expected_.insert(rank);
 }
 
 std::vector<int> ActiveRollouts::TakeIn(const std::function<bool(int rank)>& ready) {
@@ -27,7 +46,10 @@ std::vector<int> ActiveRollouts::TakeIn(const std::function<bool(int rank)>& rea
   for (const int rank : left_out_) {
     if (ready(rank)) taken.push_back(rank);
   }
-  for (const int rank : taken) left_out_.erase(rank);
+  for (const int rank : taken) {
+    left_out_.erase(rank);
+    expected_.erase(rank);
+  }
   return taken;
 }
 

@@ -10,6 +10,9 @@
 namespace tandem {
 namespace {
 
+// Longer than an agent that was refused its place waits until it asks again.
+constexpr absl::Duration kAskAgain = absl::Seconds(4);
+
 std::string AgentText(const AgentNews& news) {
   return fmt::format("the agent of host {} on {}", news.host_index, news.host.Text());
 }
@@ -34,7 +37,9 @@ std::string AgentEntry::Text() const { return AgentText(news); }
 
 absl::StatusOr<AgentAnswer> AgentRegistry::Beat(const AgentNews& news) {
   const MutexLock lock(agents_mutex_);
-  TANDEM_RETURN_IF_ERROR(Check(news));
+  const absl::Status checked = Check(news);
+  if (absl::IsAlreadyExists(checked)) asked_for_place_[news.host_index] = clock_.Now();
+  TANDEM_RETURN_IF_ERROR(checked);
   heard_[news.host_index] = {clock_.Now(), news.host};
   if (news.leaving) {
     agents_.erase(news.host_index);
@@ -144,7 +149,7 @@ bool AgentRegistry::OtherRuns(const AgentNews& news, const std::vector<WorkerKey
 void AgentRegistry::Assign(const AgentNews& news, bool is_new) {
   const int hosts = news.hosts - options_.spare_hosts;
   if (!assignment_ || assignment_->hosts() != hosts) {
-    assignment_.emplace(options_.topology, hosts, options_.min_rollouts);
+    assignment_.emplace(options_.topology, hosts, options_.min_rollouts, options_.double_up);
   }
   if (!options_.elastic || !is_new) return;
   // A controller that was started again learns from it what moved before.
@@ -159,6 +164,9 @@ bool AgentRegistry::IsHere(int index) const {
 
 bool AgentRegistry::IsGone(int index) const {
   if (IsHere(index)) return false;
+  // One on the same place waits for the end of that silence, and asks again in a moment.
+  const auto asked = asked_for_place_.find(index);
+  if (asked != asked_for_place_.end() && clock_.Now() - asked->second < kAskAgain) return false;
   const auto heard = heard_.find(index);
   if (heard == heard_.end()) return clock_.Now() - began_ >= options_.join_time;
   return clock_.Now() - heard->second.at >= options_.heartbeat_timeout;
@@ -171,14 +179,12 @@ std::string AgentRegistry::PlaceText(int index) const {
 }
 
 MovedWorkers AgentRegistry::Moved(const HostMove& move) const {
-  MovedWorkers moved{.workers = move.workers, .left_out = move.to == HostAssignment::kNobody};
-  if (const auto heard = heard_.find(move.from); heard != heard_.end()) {
-    moved.left = heard->second.host;
-  }
+  MovedWorkers moved{.workers = move.workers};
+  if (move.to != HostAssignment::kNobody) moved.to = heard_.at(move.to).host;
   const std::string workers = move.WorkersText();
   if (move.from == HostAssignment::kNobody) {
     moved.text = fmt::format("{}, which no host ran, are for {} now", workers, PlaceText(move.to));
-  } else if (moved.left_out) {
+  } else if (!moved.to) {
     moved.text =
         fmt::format("{} is lost: the run goes on without {}, until there is a host for them",
                     PlaceText(move.from), workers);

@@ -28,6 +28,8 @@ struct AgentRegistryOptions {
   bool elastic = false;
   int spare_hosts = 0;   // agents beyond those of the plan's hosts
   int min_rollouts = 1;  // are never left out
+  // Whether a host may run a lost one's workers beside its own.
+  bool double_up = true;
   // Of agents that have not come since the controller began; then they count as gone.
   absl::Duration join_time = absl::Seconds(30);
   std::string build;     // of the controller
@@ -51,10 +53,8 @@ struct AgentEntry {
 // Workers that changed their agent, as the one they had is gone, or one came.
 struct MovedWorkers {
   std::vector<WorkerKey> workers;
-  // They may run there no more; nullopt: no agent of the host was ever there.
-  std::optional<HostId> left;
-  bool left_out = false;  // nobody runs them
-  std::string text;       // a sentence without its full stop
+  std::optional<HostId> to;  // the only host where they may run; nullopt: nobody runs them
+  std::string text;          // a sentence without its full stop
 };
 
 struct AgentAnswer {
@@ -123,6 +123,8 @@ class AgentRegistry {
     HostId host;
   };
   std::map<int, LastHeard> heard_ ABSL_GUARDED_BY(agents_mutex_);
+  // When another process asked last for the place of an agent that may still be alive.
+  std::map<int, Instant> asked_for_place_ ABSL_GUARDED_BY(agents_mutex_);
   std::optional<HostAssignment> assignment_ ABSL_GUARDED_BY(agents_mutex_);  // from the first beat
   const Instant began_;
   bool over_ ABSL_GUARDED_BY(agents_mutex_) = false;

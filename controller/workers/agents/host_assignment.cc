@@ -1,7 +1,7 @@
 #include "controller/workers/agents/host_assignment.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -39,8 +39,11 @@ std::string HostMove::WorkersText() const {
   return fmt::format("{}", fmt::join(texts, " and "));
 }
 
-HostAssignment::HostAssignment(const Topology& topology, int hosts, int min_rollouts)
-    : apart_(topology.apart), min_rollouts_(min_rollouts) {
+HostAssignment::HostAssignment(const Topology& topology,
+                               int hosts,
+                               int min_rollouts,
+                               bool double_up)
+    : apart_(topology.apart), min_rollouts_(min_rollouts), double_up_(double_up) {
   for (int host = 0; host < hosts; ++host) {
     const HostShare share = topology.ShareOf(host, hosts);
     hosts_.push_back({.share = share,
@@ -75,14 +78,23 @@ int HostAssignment::FindSpare(const std::set<int>& here) const {
   return spare == here.end() ? kNobody : *spare;
 }
 
-int HostAssignment::FindNeighbour(int host, const std::set<int>& here) const {
+int HostAssignment::FindNeighbour(int host,
+                                  const std::set<int>& here,
+                                  const std::set<int>& gone) const {
+  bool lower = true, upper = true;  // nobody but agents that are gone was met on that side
+  bool awaited = false;
   for (int distance = 1; distance < hosts(); ++distance) {
-    for (const int other : {host - distance, host + distance}) {
-      if (other < 0 || other >= hosts()) continue;
+    for (const auto& [other, open] :
+         {std::pair{host - distance, &lower}, std::pair{host + distance, &upper}}) {
+      if (!*open || other < 0 || other >= hosts()) continue;
       const int agent = hosts_[static_cast<size_t>(other)].trainers_agent;
+      if (agent == kNobody || gone.contains(agent)) continue;
       if (here.contains(agent)) return agent;
+      *open = false;
+      awaited = true;
     }
   }
+  if (awaited) return kNobody;
   const auto fewest = std::min_element(here.begin(), here.end(), [this](int a, int b) {
     return SharesOf(a).size() < SharesOf(b).size();
   });
@@ -105,8 +117,8 @@ void HostAssignment::SettleTrainers(int host,
   const int from = of_plan.trainers_agent;
   if (!gone.contains(from)) return;
   const int spare = FindSpare(here);
-  const int to = spare != kNobody ? spare : FindNeighbour(host, here);
-  if (to == kNobody) return;
+  const int to = spare != kNobody ? spare : FindNeighbour(host, here, gone);
+  if (to == kNobody || (spare == kNobody && !double_up_)) return;
   HostMove move{.host = host, .from = from, .to = to, .doubled = spare == kNobody};
   Append(WorkerRole::kTrainer, of_plan.share.trainers, &move.workers);
   const bool along = of_plan.rollouts_agent == from && (!apart_ || spare != kNobody);

@@ -33,7 +33,7 @@ struct HostMove {
 // - a spare one takes over everything that one of them ran;
 // - without one, trainers go to an agent that runs their neighbours in rank, since a sum over N
 //   trainers needs all N, and ranks of one host have to be neighbours; where trainers share devices
-//   with rollouts, these go along;
+//   with rollouts, these go along. Not where `double_up` is false;
 // - rollouts with devices of their own are left out, as long as min_rollouts are left, until an
 //   agent is there that runs nothing.
 // What finds no agent stays with the one that is gone, and waits for it. Nothing moves back by
@@ -43,7 +43,7 @@ class HostAssignment {
   static constexpr int kNobody = -1;
 
   // `hosts` of the plan must fit the topology (Topology::FitsHosts).
-  HostAssignment(const Topology& topology, int hosts, int min_rollouts);
+  HostAssignment(const Topology& topology, int hosts, int min_rollouts, bool double_up = true);
 
   int hosts() const { return static_cast<int>(hosts_.size()); }
   // By host of the plan; empty of an agent that runs nothing.
@@ -67,9 +67,10 @@ class HostAssignment {
   bool RunsNothing(int agent) const;
   // An agent that is here and runs nothing; kNobody: there is none.
   int FindSpare(const std::set<int>& here) const;
-  // The agent that is here of the nearest host in rank with trainers; without one, the agent that
-  // runs the fewest hosts' workers. kNobody: no agent is here.
-  int FindNeighbour(int host, const std::set<int>& here) const;
+  // The agent that is here of the nearest host in rank with trainers, seen past those that are
+  // gone; where there is none, the agent that runs the fewest hosts' workers. kNobody: no agent is
+  // here, or the neighbours have not come yet.
+  int FindNeighbour(int host, const std::set<int>& here, const std::set<int>& gone) const;
   int RolloutsWith(const std::set<int>& agents) const;
   void SettleTrainers(int host,
                       const std::set<int>& here,
@@ -82,6 +83,7 @@ class HostAssignment {
 
   const bool apart_;
   const int min_rollouts_;
+  const bool double_up_;
   std::vector<Host> hosts_;  // of the plan
 };
 

@@ -18,7 +18,7 @@
 #include "tests/support/text.h"
 #include "trainer_worker/weight_sync/chain_update_client.h"
 
-namespace tandem {
+namespace tandem::chain_test {
 namespace {
 
 using testing::Authority;
@@ -306,4 +306,4 @@ TEST_CASE("a relay gives up a rollout that reads nothing, and its slots are free
   REQUIRE(absl::IsUnavailable((*silent)->Receive(rest.data(), shape.slot_bytes, patience)));
 }
 
-}  // namespace tandem
+}  // namespace tandem::chain_test

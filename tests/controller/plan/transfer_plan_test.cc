@@ -79,6 +79,7 @@ TEST_CASE("TCP on one host crosses no network, and its time is not known", "[pla
 TEST_CASE("Routes that leave or reach a host in one round share its network", "[plan]") {
   // Two trainers on a host, two rollouts on each of two others.
   RouteInput input{.topology = {.trainers = 2, .rollouts = 4, .apart = true, .rollout_hosts = 2},
+                   .shortest_chain = 0,
                    .sync_bytes = 1'000'000'000,
                    .network_gbit_per_second = 8};
   const WorkerHosts apart{.of_trainer = {0, 0}, .of_rollout = {1, 1, 2, 2}};
@@ -106,6 +107,33 @@ TEST_CASE("Routes that leave or reach a host in one round share its network", "[
     REQUIRE(some[unknown].over == Carrier::kUnknown);
     REQUIRE(some[unknown].seconds == 0);
   }
+}
+
+TEST_CASE("Along a chain weights leave a trainer once, and a host's way in is used once",
+          "[plan]") {
+  const RouteInput input{.topology = {.trainers = 1, .rollouts = 4, .apart = true},
+                         .sync_bytes = 1'000'000'000,
+                         .network_gbit_per_second = 8};
+  const WorkerHosts hosts{.of_trainer = {0}, .of_rollout = {1, 2, 1, 0}};
+  const std::vector<PlannedRoute> routes = PlanRoutes(input, hosts);
+  // Shared memory first, then 0 and 2 on one host, then 1.
+  REQUIRE(routes[3].round == 0);
+  REQUIRE(routes[3].over == Carrier::kSharedMemory);
+  for (const size_t rollout : {0, 1, 2}) REQUIRE(routes[rollout].round == 1);
+  REQUIRE(routes[0].sender == -1);
+  REQUIRE(routes[2].sender == 0);
+  REQUIRE(routes[1].sender == 2);
+  REQUIRE_FALSE(routes[2].between_hosts);
+  for (const size_t rollout : {0, 1, 2}) REQUIRE(routes[rollout].seconds == Approx(1));
+  // Two are no chain yet.
+  const WorkerHosts nearer{.of_trainer = {0}, .of_rollout = {1, 2, 0, 0}};
+  for (const PlannedRoute& route : PlanRoutes(input, nearer)) REQUIRE(route.sender == -1);
+  REQUIRE(
+      PlanWith({"cluster.hybrid_engine=false", "cluster.rollouts=3", "weight_sync.transport=tcp"})
+          .rounds == 1);
+  REQUIRE(PlanWith({"cluster.hybrid_engine=false", "cluster.rollouts=3",
+                    "weight_sync.transport=tcp", "weight_sync.fan_out=star"})
+              .rounds == 3);
 }
 
 TEST_CASE("A sync takes the slowest route of each of its rounds", "[plan]") {

@@ -216,6 +216,10 @@ TEST_CASE("Probe asks no rollout that is left out, and waits for no answer of it
   REQUIRE(Says(probe.Compare().status(), "3 of 6 probe samples of step 1 were returned"));
   rollouts->LeaveOut(1);
   REQUIRE(*probe.Compare() == 3 * kProbeResponseTokens);
+  // Nor where it takes part again within the step.
+  REQUIRE(rollouts->TakeIn([](int) { return true; }).size() == 1);
+  REQUIRE(*probe.Compare() == 3 * kProbeResponseTokens);
+  rollouts->LeaveOut(1);
   REQUIRE(probe.Begin(2, 8).size() == 3);
 }
 

@@ -257,8 +257,7 @@ TEST_CASE("AgentRegistry has a spare agent run the workers of a lost one, which 
   const std::vector<MovedWorkers> moved = agents.MoveWorkers();
   REQUIRE(moved.size() == 1);
   REQUIRE(moved[0].workers == std::vector<WorkerKey>{kTrainerOne, kRolloutOne});
-  REQUIRE(moved[0].left == HostId{"boot", "b"});
-  REQUIRE_FALSE(moved[0].left_out);
+  REQUIRE(moved[0].to == HostId{"boot", "c"});
   REQUIRE(moved[0].text ==
           "host 1 on b (boot boot) is lost: host 2 on c (boot boot) runs trainer 1 and rollout 1");
   REQUIRE(f.OrdersOf(agents, "c") == kHostOne);
@@ -287,8 +286,33 @@ TEST_CASE("AgentRegistry takes an agent that never came for gone after the time 
   f.Pass(agents, absl::Seconds(1), "ac");
   const std::vector<MovedWorkers> moved = agents.MoveWorkers();
   REQUIRE(moved.size() == 1);
-  REQUIRE_FALSE(moved[0].left.has_value());
   REQUIRE(f.OrdersOf(agents, "c") == kHostOne);
+}
+
+TEST_CASE("AgentRegistry keeps the place of an agent for one that waits for it", "[agents]") {
+  ElasticFixture f;
+  AgentRegistry agents(f.options, f.clock);
+  f.Pass(agents, absl::Seconds(5), "abc");
+  // Another process on the same host, as the first one died: it asks every few seconds.
+  AgentNews successor = AgentOn("b", 1, 3);
+  successor.boot_nonce = "another";
+  for (int second = 0; second < 10; second += 2) {
+    f.Pass(agents, absl::Seconds(2), "ac");
+    REQUIRE(agents.MoveWorkers().empty());
+    if (second < 8) REQUIRE(absl::IsAlreadyExists(agents.Beat(successor).status()));
+  }
+  REQUIRE(agents.Beat(successor)->orders.processes == kHostOne);
+  REQUIRE(agents.MoveWorkers().empty());
+}
+
+TEST_CASE("AgentRegistry doubles nothing up where options say so", "[agents]") {
+  ElasticFixture f;
+  f.options.double_up = false;
+  AgentRegistry agents(f.options, f.clock);
+  f.Pass(agents, absl::Seconds(30), "ab");
+  f.Pass(agents, absl::Seconds(20), "a");
+  REQUIRE(agents.MoveWorkers().empty());
+  REQUIRE(f.OrdersOf(agents, "a").size() == 2);
 }
 
 TEST_CASE("AgentRegistry says that a host is slower that runs a lost one's workers as well",

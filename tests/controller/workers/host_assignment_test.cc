@@ -93,6 +93,15 @@ TEST_CASE("HostAssignment keeps ranks of one agent neighbours whoever is lost", 
   }
 }
 
+TEST_CASE("HostAssignment waits for an agent between a lost host and those that are here",
+          "[agents]") {
+  HostAssignment assignment(kThreeHosts, 3, 1);
+  // Agent 1 has not come yet: with ranks 0 and 2, agent 0 would have some that are no neighbours.
+  REQUIRE(assignment.Settle({0}, {2}).empty());
+  REQUIRE(assignment.Settle({0}, {1, 2}).size() == 2);
+  REQUIRE(SharesText(assignment, 0).size() == 3);
+}
+
 TEST_CASE("HostAssignment leaves rollouts out, and takes them in with the next agent", "[agents]") {
   HostAssignment assignment(kApart, 5, 2);
   const std::vector<HostMove> moves = assignment.Settle({0, 1, 2, 4}, {3});
