@@ -138,10 +138,10 @@ absl::Status TrainingSession::CheckReleased() const {
   if (held <= options_.kept_bytes) return absl::OkStatus();
   std::string kept;
   for (const LedgerEntry& entry : ledger_->Snapshot().entries) {
-    // Gradients that wait for their update stay: one step off, a rollout may be sent its weights
-    // again between the two.
+    // One step off, a rollout may be sent its weights again before the update.
+    const bool may_wait = options_.has_own_device && has_gradients_;
     const bool training = entry.tag == "gather" || entry.tag == "activations" ||
-                          (entry.tag == "gradients" && !has_gradients_);
+                          (entry.tag == "gradients" && !may_wait);
     if (!training || entry.current_bytes == 0) continue;
     kept +=
         fmt::format("{}{} bytes of {}", kept.empty() ? "" : ", ", entry.current_bytes, entry.tag);

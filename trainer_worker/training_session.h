@@ -35,9 +35,11 @@ struct SessionOptions {
   bool share_prompts = true;  // see PackingLimits::share_prompts
   Recompute recompute = Recompute::kAuto;
   Reshard reshard = Reshard::kAuto;
-  bool prefetch = true;            // gather the next layer while one computes
-  int64_t device_bytes = 0;        // this pair's share of the device's memory
-  int64_t kept_bytes = 0;          // memory that this worker may hold while its rollout generates
+  bool prefetch = true;      // gather the next layer while one computes
+  int64_t device_bytes = 0;  // this pair's share of the device's memory
+  int64_t kept_bytes = 0;    // memory that this worker may hold while its rollout generates
+  // No rollout shares the device. Weights may then be sent while gradients wait for their update.
+  bool has_own_device = false;
   bool entropy = true;             // log the entropy even if the loss does not use it
   std::string offload_dir;         // the folder for the files of offloaded memory; must exist
   bool offload_master = false;     // actor.fsdp_config.param_offload; not with fp32 compute
@@ -111,8 +113,8 @@ class TrainingSession {
   // touching fresh pages in every step is slow.
   absl::Status ReleaseForRollout();
   // Internal: this worker holds more than `kept_bytes`, and some of it is memory that only training
-  // needs, other than gradients that wait for their update; the message names the tags. The rollout
-  // would run out of memory when it wakes.
+  // needs; the message names the tags. The rollout would run out of memory when it wakes. On a
+  // device of its own, gradients that wait for their update do not count.
   absl::Status CheckReleased() const;
 
  private:

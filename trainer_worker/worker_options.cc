@@ -103,6 +103,7 @@ absl::StatusOr<SessionOptions> MakeSessionOptions(const v1::RegisterResponse& re
   // Apart no rollout needs a share of the device.
   session.kept_bytes = TrainerKeptBytes(
       session.device_bytes, topology.apart ? 0 : config.rollout().gpu_memory_utilization());
+  session.has_own_device = topology.apart;
   session.offload_dir = LocalDirOf(config);
   session.offload_master = config.actor().fsdp_config().param_offload();
   session.offload_reference = config.ref().offload();

@@ -379,11 +379,12 @@ TEST_CASE("A sample that does not fit fails on its rank and aborts the others",
   REQUIRE(std::string(two[0].status.message()).find("trainer 1 failed") != std::string::npos);
 }
 
-TEST_CASE("Gradients that wait for their update stay, and count as held only after it",
+TEST_CASE("On a device of its own, gradients that wait for their update stay, and count after it",
           "[trainer][memory]") {
   const TempDir dir;
   TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
-  options.kept_bytes = 1;  // next to nothing may stay while a rollout needs the memory
+  options.kept_bytes = 1;  // next to nothing may stay
+  options.has_own_device = true;
   const std::vector<Sample> samples = RandomSamples(4, 14);
   for (const int world : {1, 2}) {
     TrainerRanks ranks(world, options);

@@ -63,6 +63,7 @@ struct TrainerRanksOptions {
   double lr = 1e-3;
   bool share_prompts = true;
   int64_t kept_bytes = 0;  // 0: ranks of several gather every layer anew
+  bool has_own_device = false;
   bool offload_master = false;
   bool offload_moments = false;
   Reshard reshard = Reshard::kAuto;
@@ -175,6 +176,7 @@ class TrainerRanks {
     SessionOptions& session = rank.options;
     TANDEM_ASSIGN_OR_RETURN(session.publish.transport, rank.backend->Transport(options.transport));
     session.kept_bytes = options.kept_bytes;
+    session.has_own_device = options.has_own_device;
     session.reshard = options.reshard;
     session.prefetch = options.prefetch;
     session.train_limits = options.train_limits;

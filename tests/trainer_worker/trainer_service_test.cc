@@ -517,6 +517,10 @@ TEST_CASE("Options follow the configuration", "[trainer][options]") {
   REQUIRE(options->session.kept_bytes == TrainerKeptBytes(kGpu, 0.5));
   options = MakeTrainerOptions(registration, 3);
   REQUIRE(options->session.kept_bytes == TrainerKeptBytes(options->session.device_bytes, 0.5));
+  REQUIRE_FALSE(options->session.has_own_device);
+  config.mutable_cluster()->set_hybrid_engine(false);
+  REQUIRE(MakeTrainerOptions(registration, 3)->session.has_own_device);
+  config.mutable_cluster()->set_hybrid_engine(true);
   config.mutable_actor()->mutable_checkpoint()->add_save_contents("optimizer");
   options = MakeTrainerOptions(registration, 3);
   REQUIRE(options->save_optimizer);
