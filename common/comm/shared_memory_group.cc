@@ -17,6 +17,7 @@
 #include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/device/shared_region.h"
+#include "common/process/files/socket_file.h"
 
 namespace tandem {
 namespace {
@@ -190,6 +191,7 @@ absl::StatusOr<GroupLink> Host(const SharedMemoryGroupOptions& options, Instant 
       link.segment, CreateSharedMemory("collectives", SharedSegment::Bytes(options.world_size,
                                                                            options.staging_bytes)));
   TANDEM_ASSIGN_OR_RETURN(const UniqueFd listener, ListenLocal(options.rendezvous));
+  const SocketFile file(options.rendezvous);
   const auto all_here = [&] {
     return std::all_of(link.connections.begin() + 1, link.connections.end(),
                        [](const UniqueFd& fd) { return fd.valid() && !PeerClosed(fd.get()); });
@@ -206,7 +208,7 @@ absl::StatusOr<GroupLink> Host(const SharedMemoryGroupOptions& options, Instant 
       status = connection.status();
     }
   }
-  unlink(options.rendezvous.c_str());
+  file.Remove();
   TANDEM_RETURN_IF_ERROR(status);
   const Answer welcome = {options.generation, Verdict::kWelcome, options.world_size};
   for (int rank = 1; rank < options.world_size; ++rank) {

@@ -170,7 +170,7 @@ void RpcServer::Shutdown(absl::Duration grace) {
   if (server_ == nullptr) return;
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
   server_->Wait();
-  if (address_.rfind("unix:", 0) == 0) unlink(address_.substr(5).c_str());
+  // gRPC removes its socket's file before it closes the socket. Now the file may be a successor's.
 }
 
 }  // namespace tandem

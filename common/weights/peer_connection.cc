@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <unistd.h>
-
 #include "common/base/clock.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
@@ -37,8 +35,6 @@ absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Listen(const std::st
   TANDEM_ASSIGN_OR_RETURN(UniqueFd fd, ListenLocal(path));
   return std::unique_ptr<PeerListener>(new PeerListener(path, std::move(fd)));
 }
-
-PeerListener::~PeerListener() { unlink(path_.c_str()); }
 
 absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t update_number,
                                                     const SlotShape& announced,

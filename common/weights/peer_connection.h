@@ -10,6 +10,7 @@
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
+#include "common/process/files/socket_file.h"
 #include "common/process/local_socket.h"
 #include "common/weights/slot_stream.h"
 #include "common/weights/weight_transport.h"
@@ -35,11 +36,10 @@ struct ReceivedSlots {
   bool closed() const { return connection.closed() || (receiver && receiver->ended()); }
 };
 
-// The rollout's end. Not thread-safe. Removes the socket file when destroyed.
+// The rollout's end. Not thread-safe. Removes its socket file when destroyed.
 class PeerListener {
  public:
   static absl::StatusOr<std::unique_ptr<PeerListener>> Listen(const std::string& path);
-  ~PeerListener();
   const std::string& path() const { return path_; }
   // Waits for the slots of update `update_number`; those of other updates are dropped.
   // DeadlineExceeded; InvalidArgument: not the announced shape; errors of `transport`, which
@@ -51,9 +51,11 @@ class PeerListener {
                                         Ledger* ledger);
 
  private:
-  PeerListener(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  PeerListener(std::string path, UniqueFd fd)
+      : path_(std::move(path)), fd_(std::move(fd)), file_(path_) {}
   const std::string path_;
   UniqueFd fd_;
+  const SocketFile file_;
 };
 
 // The trainer's end: passes the slots and returns the connection, to be kept until the update ends.
