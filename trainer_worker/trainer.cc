@@ -21,17 +21,27 @@ absl::Status PrepareModel(const SessionOptions& options, Backend& backend) {
                               ModelUse::kTraining);
 }
 
-// Adapters that are kept separate are sent without the base if every rollout holds a complete
-// earlier version. Collective: if any rollout lacks a version, every rank gathers everything.
-absl::StatusOr<std::unique_ptr<ChainUpdateClient>> ConnectChain(
-    const RolloutConnector& connect, const std::vector<RolloutTarget>& chain) {
+// The connections of a sync.
+struct SyncLink {
+  std::unique_ptr<UpdateClient> updates;
+  ChainUpdateClient* chain = nullptr;  // points to `updates`; null: they go to one rollout
+};
+
+absl::StatusOr<SyncLink> ConnectTargets(const RolloutConnector& connect,
+                                        const std::vector<RolloutTarget>& targets) {
   std::vector<std::unique_ptr<UpdateClient>> rollouts;
-  for (const RolloutTarget& target : chain) {
+  for (const RolloutTarget& target : targets) {
     TANDEM_ASSIGN_OR_RETURN(RolloutLink link, connect(target));
     rollouts.push_back(std::move(link.updates));
   }
-  return std::make_unique<ChainUpdateClient>(std::move(rollouts));
+  if (rollouts.size() == 1) return SyncLink{.updates = std::move(rollouts.front())};
+  auto chain = std::make_unique<ChainUpdateClient>(std::move(rollouts));
+  ChainUpdateClient* const made = chain.get();
+  return SyncLink{.updates = std::move(chain), .chain = made};
 }
+
+// Adapters that are kept separate are sent without the base if every rollout holds a complete
+// earlier version. Collective: if any rollout lacks a version, every rank gathers everything.
 
 absl::StatusOr<UpdateScope> ChooseScope(TrainingSession& session, UpdateClient* client) {
   const UpdateScope smallest = session.weights().smallest_update();
@@ -327,21 +337,15 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   TANDEM_RETURN_IF_ERROR(session->ReleaseForRollout());
   const bool target =
       std::count(command.target_ranks.begin(), command.target_ranks.end(), options_.rank) > 0;
-  RolloutLink link;
-  ChainUpdateClient* chain = nullptr;  // points into `link`
+  SyncLink link;
   absl::Status connected;
-  if (target && !command.chain.empty()) {
-    auto made = ConnectChain(connect_, command.chain);
-    connected = made.status();
-    if (made.ok()) chain = made->get();
-    if (made.ok()) link.updates = *std::move(made);
-  } else if (target && !command.rollout_address.empty()) {
-    auto made = connect_(
-        {command.rollout_address, command.rollout_incarnation, command.scramble, command.over_tcp});
+  if (target && !command.targets.empty()) {
+    auto made = ConnectTargets(connect_, command.targets);
     connected = made.status();
     if (made.ok()) link = *std::move(made);
-    rollout_incarnation_ = command.rollout_incarnation;
+    rollout_incarnation_ = command.targets.front().incarnation;
   }
+  const ChainUpdateClient* const chain = link.chain;
   SyncResult result;
   absl::StatusOr<PublishReport> report;
   {

@@ -89,11 +89,7 @@ struct RolloutTarget {
 struct SyncCommand {
   int64_t version = 0;
   std::vector<int> target_ranks;
-  std::string rollout_address;
-  int64_t rollout_incarnation = 0;
-  bool scramble = false;
-  bool over_tcp = false;             // see UpdateClient::over_tcp
-  std::vector<RolloutTarget> chain;  // instead of the one above (ChainUpdateClient)
+  std::vector<RolloutTarget> targets;  // none, one, or a chain (ChainUpdateClient)
 };
 struct SyncResult {
   PublishReport publish;

@@ -349,17 +349,13 @@ grpc::Status GrpcTrainerService::ComputeLogProbs(grpc::ServerContext* /*context*
 grpc::Status GrpcTrainerService::SyncWeights(grpc::ServerContext* /*context*/,
                                              const v1::SyncWeightsRequest* request,
                                              v1::SyncWeightsResponse* response) {
-  SyncCommand command{.version = request->version(),
-                      .rollout_address = request->rollout_address(),
-                      .rollout_incarnation = request->rollout_incarnation(),
-                      .scramble = request->scramble(),
-                      .over_tcp = request->over_tcp()};
+  SyncCommand command{.version = request->version()};
   command.target_ranks.assign(request->target_ranks().begin(), request->target_ranks().end());
-  for (const v1::SyncTarget& target : request->chain()) {
-    command.chain.push_back({.address = target.address(),
-                             .incarnation = target.incarnation(),
-                             .scramble = target.scramble(),
-                             .over_tcp = true});
+  for (const v1::SyncTarget& target : request->targets()) {
+    command.targets.push_back({.address = target.address(),
+                               .incarnation = target.incarnation(),
+                               .scramble = target.scramble(),
+                               .over_tcp = target.over_tcp()});
   }
   return RunInGroup<SyncResult>(
       request->incarnation(), request->generation(),

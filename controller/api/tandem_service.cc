@@ -91,17 +91,16 @@ v1::Operation ToProto(const OperationStatus& status) {
   return proto;
 }
 
-v1::CheckResponse ToProto(const std::vector<WeightCheckResult>& results) {
+v1::CheckResponse ToProto(const WeightChecks& results) {
   v1::CheckResponse response;
   response.set_ok(Verdict(results, "").ok());
-  for (size_t rank = 0; rank < results.size(); ++rank) {
-    const WeightCheckResult& result = results[rank];
+  for (const auto& [rank, result] : results) {
     response.set_checked(response.checked() + result.checked);
     response.set_missing(response.missing() + result.missing);
     response.set_unexpected(response.unexpected() + result.unexpected);
     response.set_mismatched(response.mismatched() + result.mismatched);
     v1::WorkerCheck* worker = response.add_workers();
-    worker->set_rank(static_cast<int32_t>(rank));
+    worker->set_rank(rank);
     worker->set_version(result.version);
     worker->set_expected(result.expected);
     worker->set_checked(result.checked);

@@ -9,6 +9,7 @@
 #include "common/lora/lora_spec.h"
 #include "common/memory/memory_formulas.h"
 #include "common/types/batch_limits.h"
+#include "common/types/weight_chain.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -66,38 +67,39 @@ class SharedLinks {
   std::map<std::pair<int, int>, int> out_, in_;  // by round and host
 };
 
-// Over TCP as controller/rollouts/fan_out.h divides the rollouts; 0: never.
-int ShortestChain(const std::string& fan_out) {
-  if (fan_out == "star") return 0;
-  return fan_out == "chain" ? 2 : 3;
-}
-
 bool IsTcp(const PlannedRoute& route) {
   return route.over == Carrier::kTcp || route.over == Carrier::kTcpTls;
 }
 
-// Gives the routes of one trainer their rounds: by rank, or those over TCP last and in one chain,
-// if there are enough, in which rollouts of one host are neighbours.
+// Gives the routes of one trainer their rounds, as controller/rollouts/fan_out.h does: by rank, or
+// those over TCP last and in one chain, if there are enough. `routes` are by rollout.
 void DivideIntoRounds(const RouteInput& input,
                       const WorkerHosts& hosts,
-                      std::vector<PlannedRoute*> routes) {
-  auto first_tcp = routes.end();
-  if (input.shortest_chain > 0) {
-    first_tcp = std::stable_partition(routes.begin(), routes.end(),
-                                      [](const auto* route) { return !IsTcp(*route); });
+                      int trainer,
+                      std::vector<PlannedRoute>* routes) {
+  std::vector<int> in_turn, over_tcp;
+  for (const PlannedRoute& route : *routes) {
+    if (route.trainer != trainer) continue;
+    const bool may_chain = input.shortest_chain > 0 && IsTcp(route);
+    (may_chain ? over_tcp : in_turn).push_back(route.rollout);
   }
-  const bool chain = input.shortest_chain > 0 && routes.end() - first_tcp >= input.shortest_chain;
-  if (chain) {
-    std::stable_sort(first_tcp, routes.end(), [&](const auto* a, const auto* b) {
-      return hosts.of_rollout[static_cast<size_t>(a->rollout)] <
-             hosts.of_rollout[static_cast<size_t>(b->rollout)];
-    });
-  }
+  const auto route_of = [routes](int rollout) -> PlannedRoute& {
+    return (*routes)[static_cast<size_t>(rollout)];
+  };
   int round = 0;
-  for (auto route = routes.begin(); route != routes.end(); ++route) {
-    const bool passed_on = chain && route > first_tcp;
-    if (passed_on) (*route)->sender = (*(route - 1))->rollout;
-    (*route)->round = passed_on ? (*(route - 1))->round : round++;
+  for (const int rollout : in_turn) route_of(rollout).round = round++;
+  if (std::ssize(over_tcp) < input.shortest_chain) {
+    for (const int rollout : over_tcp) route_of(rollout).round = round++;
+    return;
+  }
+  const std::vector<int> chain = NeighboursByHost(over_tcp, [&](int one, int other) {
+    return hosts.of_rollout[static_cast<size_t>(one)] ==
+           hosts.of_rollout[static_cast<size_t>(other)];
+  });
+  int sender = -1;  // the trainer
+  for (const int rollout : chain) {
+    route_of(rollout).round = round;
+    route_of(rollout).sender = std::exchange(sender, rollout);
   }
 }
 
@@ -198,11 +200,7 @@ std::vector<PlannedRoute> PlanRoutes(const RouteInput& input,
     routes.push_back(route);
   }
   for (int trainer = 0; trainer < topology.trainers; ++trainer) {
-    std::vector<PlannedRoute*> own;
-    for (PlannedRoute& route : routes) {
-      if (route.trainer == trainer) own.push_back(&route);
-    }
-    DivideIntoRounds(input, hosts, own);
+    DivideIntoRounds(input, hosts, trainer, &routes);
   }
   for (PlannedRoute& route : routes) {
     // In a chain the one before counts, not the trainer.

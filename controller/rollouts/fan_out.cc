@@ -1,17 +1,12 @@
 #include "controller/rollouts/fan_out.h"
 
-#include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "common/types/host_id.h"
+#include "common/types/weight_chain.h"
 
 namespace tandem {
 namespace {
-
-// From so many rollouts on a chain is shorter than a star by more than what it costs.
-constexpr size_t kShortestOfAuto = 3;
-constexpr size_t kShortestChain = 2;
 
 // What one trainer sends, call by call.
 using Lines = std::vector<std::vector<int>>;
@@ -56,7 +51,8 @@ class Chain final : public FanOut {
     for (const auto& [trainer, rollouts] : remote) {
       Lines& own = lines[trainer];
       if (rollouts.size() >= shortest_) {
-        own.push_back(ByHost(rollouts));
+        own.push_back(NeighboursByHost(
+            rollouts, [this](int one, int other) { return ShareHost(one, other); }));
       } else {
         for (const int rollout : rollouts) own.push_back({rollout});
       }
@@ -65,24 +61,10 @@ class Chain final : public FanOut {
   }
 
  private:
-  // The same rollouts, those of a host behind the first of them.
-  std::vector<int> ByHost(const std::vector<int>& rollouts) const {
-    std::vector<std::pair<std::optional<WorkerEntry>, std::vector<int>>> hosts;
-    for (const int rollout : rollouts) {
-      const auto entry = registry_.Find({WorkerRole::kRollout, rollout});
-      const auto known = std::find_if(hosts.begin(), hosts.end(), [&entry](const auto& host) {
-        return entry && host.first &&
-               SameHost(entry->announcement.host, host.first->announcement.host);
-      });
-      if (known != hosts.end()) {
-        known->second.push_back(rollout);
-      } else {
-        hosts.push_back({entry, {rollout}});
-      }
-    }
-    std::vector<int> ordered;
-    for (const auto& [host, own] : hosts) ordered.insert(ordered.end(), own.begin(), own.end());
-    return ordered;
+  bool ShareHost(int one, int other) const {
+    const auto a = registry_.Find({WorkerRole::kRollout, one});
+    const auto b = registry_.Find({WorkerRole::kRollout, other});
+    return a && b && SameHost(a->announcement.host, b->announcement.host);
   }
 
   const WorkerRegistry& registry_;
@@ -112,9 +94,9 @@ std::unique_ptr<FanOut> MakeChain(const WorkerRegistry& registry,
 std::unique_ptr<FanOut> MakeFanOut(const std::string& key,
                                    const WorkerRegistry& registry,
                                    OverTcp over_tcp) {
-  if (key == "star") return MakeStar();
-  return MakeChain(registry, std::move(over_tcp),
-                   key == "chain" ? kShortestChain : kShortestOfAuto);
+  const int shortest = ShortestChain(key);
+  if (shortest == 0) return MakeStar();
+  return MakeChain(registry, std::move(over_tcp), static_cast<size_t>(shortest));
 }
 
 }  // namespace tandem

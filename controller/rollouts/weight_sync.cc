@@ -97,14 +97,15 @@ void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
   LogWarn("could not abort the open weight updates: {}", std::string(status.message()));
 }
 
-SyncTarget WeightSync::TargetOf(int rollout, const Targets& targets) const {
-  const RolloutClient& client = *targets.at(rollout);
-  const auto synced = synced_incarnation_.find(rollout);
+SyncTarget WeightSync::TargetOf(const SyncRoute& route, const Targets& targets) const {
+  const RolloutClient& client = *targets.at(route.rollout);
+  const auto synced = synced_incarnation_.find(route.rollout);
   const bool first = synced == synced_incarnation_.end() || synced->second != client.incarnation();
   return {.address = client.address(),
           .incarnation = client.incarnation(),
           .scramble =
-              scramble_ == ScrambleMode::kAlways || (scramble_ == ScrambleMode::kFirst && first)};
+              scramble_ == ScrambleMode::kAlways || (scramble_ == ScrambleMode::kFirst && first),
+          .over_tcp = over_tcp_ && over_tcp_(route)};
 }
 
 SyncCall WeightSync::CallFor(int trainer,
@@ -115,16 +116,9 @@ SyncCall WeightSync::CallFor(int trainer,
   for (const auto& [sender, rollouts] : round) command.senders.push_back(sender);
   const auto own = round.find(trainer);
   if (own == round.end()) return command;
-  if (own->second.size() > 1) {
-    for (const int rollout : own->second) command.chain.push_back(TargetOf(rollout, targets));
-    return command;
+  for (const int rollout : own->second) {
+    command.targets.push_back(TargetOf({.trainer = trainer, .rollout = rollout}, targets));
   }
-  const int rollout = own->second.front();
-  const SyncTarget target = TargetOf(rollout, targets);
-  command.rollout_address = target.address;
-  command.rollout_incarnation = target.incarnation;
-  command.scramble = target.scramble;
-  command.over_tcp = over_tcp_ && over_tcp_({.trainer = trainer, .rollout = rollout});
   return command;
 }
 
@@ -294,11 +288,9 @@ absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake(const Interrupted& i
   return wakes.Take();
 }
 
-absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::Check(const std::string& reference_dir) {
+absl::StatusOr<WeightChecks> WeightSync::Check(const std::string& reference_dir) {
   TANDEM_ASSIGN_OR_RETURN(Checked checked, CheckOn(AllRanks(pool_), reference_dir));
-  std::vector<WeightCheckResult> by_rollout;
-  for (auto& [rank, result] : checked.results) by_rollout.push_back(std::move(result));
-  return by_rollout;
+  return std::move(checked.results);
 }
 
 absl::StatusOr<WeightSync::Checked> WeightSync::CheckOn(const std::vector<int>& ranks,
@@ -334,7 +326,7 @@ absl::StatusOr<WeightSync::Checked> WeightSync::CheckOn(const std::vector<int>& 
   return checked;
 }
 
-std::string CheckText(size_t rank, const WeightCheckResult& result) {
+std::string CheckText(int rank, const WeightCheckResult& result) {
   std::string text = fmt::format(
       "rollout {}, version {}: {} of {} tensors checked, {} missing, {} unexpected, {} mismatched",
       rank, result.version, result.checked, result.expected, result.missing, result.unexpected,
@@ -347,12 +339,12 @@ absl::Status VerdictOn(int rank, const WeightCheckResult& result, const std::str
   if (result.ok()) return absl::OkStatus();
   return MakeStatus(absl::StatusCode::kDataLoss,
                     "rollout {} does not hold the weights it should (compared with {}): {}", rank,
-                    reference, CheckText(static_cast<size_t>(rank), result));
+                    reference, CheckText(rank, result));
 }
 
-absl::Status Verdict(const std::vector<WeightCheckResult>& results, const std::string& reference) {
-  for (size_t rank = 0; rank < results.size(); ++rank) {
-    TANDEM_RETURN_IF_ERROR(VerdictOn(static_cast<int>(rank), results[rank], reference));
+absl::Status Verdict(const WeightChecks& results, const std::string& reference) {
+  for (const auto& [rank, result] : results) {
+    TANDEM_RETURN_IF_ERROR(VerdictOn(rank, result, reference));
   }
   return absl::OkStatus();
 }

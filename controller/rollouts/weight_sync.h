@@ -51,6 +51,9 @@ struct WeightSyncResult {
   std::vector<RoundReports> checks;  // of the trainers; empty if there was none
 };
 
+// What was found on each rollout that was checked, by its rank.
+using WeightChecks = std::map<int, WeightCheckResult>;
+
 // Polled while calls to workers are in flight; once it returns true, they end with Cancelled.
 // Empty: never.
 using Interrupted = std::function<bool()>;
@@ -97,10 +100,10 @@ class WeightSync {
   // rank.
   absl::StatusOr<std::map<int, PhaseReport>> Wake(const Interrupted& interrupted = {});
 
-  // Compares the rollouts' weights with those of `reference_dir`: one result per rollout, by rank,
-  // which Verdict evaluates. An error means that nothing was checked: a worker did not answer, or
-  // the directory has no weights to compare with.
-  absl::StatusOr<std::vector<WeightCheckResult>> Check(const std::string& reference_dir);
+  // Compares the rollouts' weights with those of `reference_dir`; Verdict evaluates the results. An
+  // error means that nothing was checked: a worker did not answer, or the directory has no weights
+  // to compare with.
+  absl::StatusOr<WeightChecks> Check(const std::string& reference_dir);
 
   // Ranks whose rollout is not registered or does not hold `version`.
   std::vector<int> Behind(int64_t version);
@@ -125,7 +128,7 @@ class WeightSync {
 
   bool CheckDue(int64_t version, const Targets& targets) const;
   struct Checked {
-    std::map<int, WeightCheckResult> results;  // by the rollout's rank
+    WeightChecks results;
     std::vector<RoundReports> rounds;
   };
   // Of the rollouts of `ranks`.
@@ -153,7 +156,7 @@ class WeightSync {
                                                    const Interrupted& interrupted);
   // Names the rollout, and counts it as lost if it did not answer.
   absl::Status Blame(int trainer, int rollout, const absl::Status& status);
-  SyncTarget TargetOf(int rollout, const Targets& targets) const;
+  SyncTarget TargetOf(const SyncRoute& route, const Targets& targets) const;
   SyncCall CallFor(int trainer,
                    int64_t version,
                    const SyncRound& round,
@@ -178,13 +181,13 @@ class WeightSync {
   std::vector<SyncRecord> syncs_;
 };
 
-// DataLoss: names the first rollout (results are by rank) whose weights differ, or that checked
-// fewer tensors than there are, and its first difference. `reference` describes what was compared
-// with (WeightCheckFiles::Describe).
-absl::Status Verdict(const std::vector<WeightCheckResult>& results, const std::string& reference);
+// DataLoss: names the first rollout whose weights differ, or that checked fewer tensors than there
+// are, and its first difference. `reference` describes what was compared with
+// (WeightCheckFiles::Describe).
+absl::Status Verdict(const WeightChecks& results, const std::string& reference);
 // The same for one rollout.
 absl::Status VerdictOn(int rank, const WeightCheckResult& result, const std::string& reference);
 // "rollout 1, version 4: 272 of 272 tensors checked, 0 missing, ..."
-std::string CheckText(size_t rank, const WeightCheckResult& result);
+std::string CheckText(int rank, const WeightCheckResult& result);
 
 }  // namespace tandem

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json WorkerJson(size_t rank, const WeightCheckResult& result) {
+Json WorkerJson(int rank, const WeightCheckResult& result) {
   return {{"rank", rank},
           {"ok", result.ok()},
           {"version", result.version},
@@ -46,11 +46,11 @@ absl::Status CheckOnly(const StepContext& context,
                {"version", position.version},
                {"oracle", reference == kTrainersOwnWeights ? "" : reference},
                {"workers", Json::array()}};
-  for (size_t rank = 0; rank < results.size(); ++rank) {
-    std::string text = CheckText(rank, results[rank]);
-    for (const std::string& name : results[rank].differing) text += "\n  differs: " + name;
+  for (const auto& [rank, result] : results) {
+    std::string text = CheckText(rank, result);
+    for (const std::string& name : result.differing) text += "\n  differs: " + name;
     context.progress.OnMessage(text);
-    json["workers"].push_back(WorkerJson(rank, results[rank]));
+    json["workers"].push_back(WorkerJson(rank, result));
   }
   const absl::Status written = WriteFileAtomically(report_file, json.dump(1) + "\n");
   if (verdict.ok()) context.progress.OnMessage("weights agree");

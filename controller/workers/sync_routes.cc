@@ -16,12 +16,6 @@ SyncRoutes::SyncRoutes(std::vector<SyncRoute> routes) : routes_(std::move(routes
   }
 }
 
-std::vector<int> SyncRoutes::rollouts() const {
-  std::vector<int> ranks;
-  for (const SyncRoute& route : routes_) ranks.push_back(route.rollout);
-  return ranks;
-}
-
 int SyncRoutes::TrainerOf(int rollout) const {
   return routes_.at(static_cast<size_t>(rollout)).trainer;
 }

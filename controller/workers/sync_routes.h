@@ -26,8 +26,6 @@ class SyncRoutes {
 
   // In the order of the rollouts' ranks.
   const std::vector<SyncRoute>& list() const { return routes_; }
-  // Ranks of all rollouts, ascending.
-  std::vector<int> rollouts() const;
   // The trainer that sends to the rollout, which must be in a route.
   int TrainerOf(int rollout) const;
   // Divides rollouts into rounds, because a call to a trainer names one of them: in the first,

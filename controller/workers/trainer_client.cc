@@ -195,15 +195,12 @@ class GrpcTrainerClient : public TrainerClient {
     v1::SyncWeightsRequest request;
     request.set_version(command.version);
     request.mutable_target_ranks()->Add(command.senders.begin(), command.senders.end());
-    request.set_rollout_address(command.rollout_address);
-    request.set_rollout_incarnation(command.rollout_incarnation);
-    request.set_scramble(command.scramble);
-    request.set_over_tcp(command.over_tcp);
-    for (const SyncTarget& target : command.chain) {
-      v1::SyncTarget& to = *request.add_chain();
+    for (const SyncTarget& target : command.targets) {
+      v1::SyncTarget& to = *request.add_targets();
       to.set_address(target.address);
       to.set_incarnation(target.incarnation);
       to.set_scramble(target.scramble);
+      to.set_over_tcp(target.over_tcp);
     }
     Call<v1::SyncWeightsResponse>(&Calls::SyncWeights, std::move(request),
                                   Converted(std::move(done)));

@@ -103,22 +103,19 @@ enum class ScoredPolicy {
   kCompared,  // the current policy, to compare with the rollout; sent only if log-probs differ
 };
 
-// A rollout of a chain, in which each passes the weights on to the next one.
 struct SyncTarget {
-  std::string address;
+  std::string address;  // of the rollout
   int64_t incarnation = 0;
-  bool scramble = false;
+  bool scramble = false;  // the rollout fills its weights with NaN first, to prove that all arrive
+  bool over_tcp = false;  // it shares no memory with the trainer
 };
 
 struct SyncCall {
   int64_t version = 0;
-  std::vector<int> senders;     // ranks of the trainers that send to a rollout
-  std::string rollout_address;  // that this trainer sends to; empty: takes part in the gathers only
-  int64_t rollout_incarnation = 0;
-  bool scramble = false;  // the rollout fills its weights with NaN first, to prove that all arrive
-  bool over_tcp = false;  // the two share no memory
-  // Instead of the rollout above: those that get the weights one from the other, over TCP.
-  std::vector<SyncTarget> chain;
+  std::vector<int> senders;  // ranks of the trainers that send to a rollout
+  // That this trainer sends to: none, where it takes part in the gathers only, one, or a chain, in
+  // which each passes the weights on to the next one over TCP.
+  std::vector<SyncTarget> targets;
 };
 
 struct CheckCall {

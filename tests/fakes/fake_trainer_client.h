@@ -50,17 +50,21 @@ class FakeTrainerClient : public TrainerClient {
     done(AnswerComputeLogProbs(step, policy));
   }
   void SyncWeights(const SyncCall& command, Done<SyncReply> done) override {
-    std::vector<std::string> chain;
-    for (const SyncTarget& target : command.chain) chain.push_back(target.address);
-    const std::string to =
-        chain.empty() ? command.rollout_address : fmt::format("{}", fmt::join(chain, " > "));
+    std::vector<std::string> addresses;
+    bool scramble = false, over_tcp = false;
+    for (const SyncTarget& target : command.targets) {
+      addresses.push_back(target.address);
+      scramble = scramble || target.scramble;
+      over_tcp = over_tcp || target.over_tcp;
+    }
+    const bool is_chain = addresses.size() > 1;
     const absl::Status status = journal_.Call(
         who_, fmt::format("SyncWeights(v{}, targets {}, {}{}{})", command.version,
-                          fmt::join(command.senders, "+"), to, command.scramble ? ", scramble" : "",
-                          command.over_tcp ? ", tcp" : ""));
+                          fmt::join(command.senders, "+"), fmt::join(addresses, " > "),
+                          scramble ? ", scramble" : "", over_tcp && !is_chain ? ", tcp" : ""));
     if (!status.ok()) return done(status);
     SyncReply reply{.tensors = 3, .changed_share = 0.25, .digest = "d"};
-    if (on_chain && !chain.empty()) reply.outcomes = on_chain(command.chain);
+    if (on_chain && is_chain) reply.outcomes = on_chain(command.targets);
     const auto keep = [done, reply](const absl::Status& synced) {
       done(synced.ok() ? absl::StatusOr<SyncReply>(reply) : absl::StatusOr<SyncReply>(synced));
     };

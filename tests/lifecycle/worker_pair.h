@@ -108,9 +108,9 @@ struct WorkerPair {
     REQUIRE(Wake(*engine, {"weights"}).ok());
     const auto synced = trainer->SyncWeights({.version = version,
                                               .target_ranks = {0},
-                                              .rollout_address = server->address(),
-                                              .rollout_incarnation = incarnation,
-                                              .scramble = options.scramble});
+                                              .targets = {{.address = server->address(),
+                                                           .incarnation = incarnation,
+                                                           .scramble = options.scramble}}});
     INFO(synced.status().ToString());
     REQUIRE(synced.ok());
     REQUIRE(Wake(*engine, {"kv_cache"}).ok());

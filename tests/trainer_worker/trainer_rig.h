@@ -162,8 +162,8 @@ class TrainerRig {
     });
   }
   SyncCommand SyncFor(int64_t version, int rank) const {
-    SyncCommand command{
-        .version = version, .rollout_address = std::to_string(rank), .rollout_incarnation = 1};
+    SyncCommand command{.version = version,
+                        .targets = {{.address = std::to_string(rank), .incarnation = 1}}};
     for (int i = 0; i < size(); ++i) command.target_ranks.push_back(i);
     return command;
   }

@@ -1,5 +1,6 @@
 #include "deploy/launcher/slurm/allocation.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include <absl/strings/numbers.h>
