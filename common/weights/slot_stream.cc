@@ -209,14 +209,14 @@ void SlotReceiver::Forwarded(int slot) {
 }
 
 absl::Status SlotReceiver::why() const {
-  {
-    const MutexLock lock(slots_mutex_);
-    if (complete_) return absl::OkStatus();
-    if (!end_.ok()) return end_;
-  }
+  // Asked first: what this end refuses is noted before it closes the connection.
+  const bool closed = connection_->closed();
+  const MutexLock lock(slots_mutex_);
+  if (complete_) return absl::OkStatus();
+  if (!end_.ok()) return end_;
   // Whole frames may still lie in the socket. Those of a trainer are of no use without the calls
   // that name them, which came from it too; those of a rollout are read first.
-  if (role_.from_rollout || !connection_->closed()) return absl::OkStatus();
+  if (role_.from_rollout || !closed) return absl::OkStatus();
   return MakeStatus(absl::StatusCode::kUnavailable, "the trainer at {} has closed the connection",
                     connection_->peer());
 }
@@ -281,11 +281,13 @@ absl::Status SlotReceiver::ReceiveFrame(int64_t sequence) {
 void SlotReceiver::Run() {
   absl::Status received;
   for (int64_t sequence = 0; received.ok(); ++sequence) received = ReceiveFrame(sequence);
+  {
+    const MutexLock lock(slots_mutex_);
+    end_ = Annotate(received, fmt::format("the data connection from the {} at {}", sender(),
+                                          connection_->peer()));
+    changed_.NotifyAll();
+  }
   connection_->Shutdown();
-  const MutexLock lock(slots_mutex_);
-  end_ = Annotate(received, fmt::format("the data connection from the {} at {}", sender(),
-                                        connection_->peer()));
-  changed_.NotifyAll();
 }
 
 }  // namespace tandem

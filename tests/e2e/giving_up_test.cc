@@ -24,7 +24,7 @@ TEST_CASE("restarts that are used up end the run") {
 
 TEST_CASE("a worker that hangs is named, and ends a run without restarts") {
   ClusterRig rig(
-      {.config = {{"cluster.heartbeat_timeout_seconds", "1"}, {"cluster.max_restarts", "0"}}});
+      {.config = {{"cluster.heartbeat_timeout_seconds", "5"}, {"cluster.max_restarts", "0"}}});
   rig.SetPairs(2);
   rig.SetFault("trainer", 1, "train", 2, "stop");
   const int code = rig.Launch({"--grace", "2"}).Wait();
@@ -37,7 +37,7 @@ TEST_CASE("a worker that hangs is named, and ends a run without restarts") {
 }
 
 TEST_CASE("a worker that wakes from a short stop does not end the run") {
-  ClusterRig rig({.config = {{"cluster.heartbeat_timeout_seconds", "1"}}});
+  ClusterRig rig({.config = {{"cluster.heartbeat_timeout_seconds", "5"}}});
   rig.SetFault("rollout", 0, "generate", 10, "stop");
   TestProcess& launcher = rig.Launch();
   pid_t stopped = 0;

@@ -19,12 +19,15 @@
 
 namespace tandem::testing {
 
+// Known to ranks that are forked processes too. Programs that run beside this one have another.
+inline const pid_t kTestProgram = getpid();
+
 inline SharedMemoryGroupOptions GroupOptions(int rank, int world_size) {
   SharedMemoryGroupOptions options;
   options.rank = rank;
   options.world_size = world_size;
-  options.rendezvous =
-      "/tmp/tandem-comm-" + std::to_string(getppid()) + "-" + std::to_string(world_size) + ".sock";
+  options.rendezvous = "/tmp/tandem-comm-" + std::to_string(kTestProgram) + "-" +
+                       std::to_string(world_size) + ".sock";
   options.generation = 1;
   options.deadline = kPatience;
   options.staging_bytes = 8192;

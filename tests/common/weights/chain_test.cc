@@ -35,7 +35,7 @@ using testing::WireFault;
 
 constexpr int64_t kSlotBytes = 16 << 10;
 constexpr int64_t kInFirstFrame = 5000;  // far within its payload, in a tensor that has no gaps
-constexpr absl::Duration kStandstill = absl::Seconds(2);
+constexpr absl::Duration kStandstill = absl::Seconds(3);
 
 WeightLayout Layout() { return WeightLayout::Build(testing::OddSpec(true), DType::kBFloat16); }
 
@@ -289,7 +289,7 @@ TEST_CASE("a relay gives up a rollout that reads nothing, and its slots are free
   const StreamOffer offer = (*listener)->Expect(1, shape, StreamSender::kTrainerOrRollout).value();
   const std::vector<std::byte> slot(static_cast<size_t>(shape.slot_bytes));
   std::atomic<int> forwarded = 0;
-  SlotRelay relay({offer.address, offer.ticket, 1, shape}, {}, absl::Milliseconds(200),
+  SlotRelay relay({offer.address, offer.ticket, 1, shape}, {}, kStandstill,
                   [&forwarded](int) { ++forwarded; });
   const auto silent = (*listener)->Take(kPatience);
   REQUIRE(silent.ok());

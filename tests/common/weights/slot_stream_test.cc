@@ -38,7 +38,7 @@ constexpr int64_t kSlotBytes = 16 << 10;
 // Far within the payload of the first frame, in a tensor that has no gaps.
 constexpr int64_t kInFirstFrame = 5000;
 // Long enough for all that does not stand still.
-constexpr absl::Duration kStandstill = absl::Seconds(2);
+constexpr absl::Duration kStandstill = absl::Seconds(3);
 
 WeightLayout Layout() { return WeightLayout::Build(testing::OddSpec(true), DType::kBFloat16); }
 
@@ -255,7 +255,7 @@ TEST_CASE("a frame may take longer than the limit as long as it moves on") {
 }
 
 TEST_CASE("a trainer that never connects ends its update by the deadline") {
-  StreamRollout rollout(Layout(), {}, absl::Milliseconds(50));
+  StreamRollout rollout(Layout(), {}, kStandstill);
   const UpdateRequest request = {.id = {1, 1},
                                  .slots = {kSlotBytes, 2},
                                  .manifest = ManifestOf(rollout.layout),

@@ -53,7 +53,6 @@ struct ScriptRunOptions {
 class ScriptRun {
  public:
   explicit ScriptRun(const ScriptRunOptions& options = {}) : options_(options) {
-    alarm(60);
     std::string pattern = (fs::temp_directory_path() / "launch-XXXXXX").string();
     REQUIRE(mkdtemp(pattern.data()) != nullptr);
     dir_ = pattern;
@@ -151,6 +150,7 @@ class ScriptRun {
     return open(path.c_str(), flags | O_CLOEXEC);
   }
   void Start(const std::vector<std::string>& flags) {
+    alarm(120);
     const char* program = getenv("TANDEM_LAUNCHER");
     REQUIRE(program != nullptr);
     const std::string config = dir_ + "/c.yaml", err = dir_ + "/err";
