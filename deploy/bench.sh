@@ -4,12 +4,15 @@
 # writes all figures to build/bench/*.json. Nothing is asserted. docs/reference/benchmarks.md explains every row.
 #   deploy/bench.sh [--runs N] [--only ops,comm,sync,generation,train,grpo,load] [--model DIR] [--peers [DIR]]
 #   deploy/bench.sh --only build [--targets quickstart|all] [--no-tests] ...
+#   deploy/bench.sh --only hosts [--mib N] [--gbit N] [--model DIR]
 # --runs   repetitions, of which the best counts (default 3)
 # --peers  also runs the scripts of DIR (default ../shared/peers) for the ratios, in
 #          about 15 minutes; the peers' installs are in the folder that PEERS names, and GGUF may
 #          name a bf16 GGUF of the model for llama.cpp
 # --only build   how long a build from nothing takes, and builds after a change; it runs alone, takes
 #                an hour, and deploy/bench/build.py --help has its options
+# --only hosts   collectives and weight syncs between network namespaces of this machine, beside iperf3; it runs
+#                alone, as root, in about three minutes (deploy/bench/hosts.py --help)
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 split_values "--runs --only --model --peers" "$@"
@@ -17,6 +20,11 @@ set -- "${given[@]}"
 if [ "${1:-}" = --only ] && [ "${2:-}" = build ]; then # has a --help of its own
   shift 2
   exec python3 deploy/bench/build.py --out "$BUILD/bench" "$@"
+fi
+if [ "${1:-}" = --only ] && [ "${2:-}" = hosts ]; then
+  shift 2
+  in_front deploy/build.sh tandem-comm-bench tandem-controller tandem-trainer tandem-rollout tandem-agent tandemctl
+  exec python3 deploy/bench/hosts.py --bin "$BUILD/bin" "$@"
 fi
 usage_if_asked "$@"
 
@@ -31,7 +39,7 @@ while (($# > 0)); do
         fail_usage "--runs takes a number from 1 on, not \"$2\""
       fi
       if [ "$1" = --only ] && ! [[ ",$2" =~ ^(,(ops|comm|sync|generation|train|grpo|load))+$ ]]; then
-        fail_usage "--only takes build, or some of ops,comm,sync,generation,train,grpo,load, not \"$2\""
+        fail_usage "--only takes build, hosts, or some of ops,comm,sync,generation,train,grpo,load, not \"$2\""
       fi
       arguments+=("$1" "$2")
       shift

@@ -1,5 +1,8 @@
 // tandem-comm-bench [RANKS] [MiB]: GB/s of the shared memory collectives, ranks as threads, beside
-// memcpy on the same machine. tandem-comm-bench tcp [MiB]: those over TCP.
+// memcpy on the same machine. tandem-comm-bench tcp [MiB [NETWORK ADDRESS NETWORK ADDRESS]]: those
+// over TCP, on 127.0.0.1 or between two namespaces of `ip netns`, which deploy/bench.sh --only
+// hosts makes.
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -65,7 +68,9 @@ void Bench(tandem::Communicator& group, int64_t bytes) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "tcp") {
-    return tandem::BenchTcp((argc > 2 ? std::atoll(argv[2]) : 64) << 20);
+    std::array<tandem::BenchHost, 2> hosts;
+    for (int i = 0; i < 2 && argc == 7; ++i) hosts[i] = {argv[3 + 2 * i], argv[4 + 2 * i]};
+    return tandem::BenchTcp((argc > 2 ? std::atoll(argv[2]) : 64) << 20, hosts);
   }
   const int world = argc > 1 ? std::atoi(argv[1]) : 2;
   const int64_t bytes = (argc > 2 ? std::atoll(argv[2]) : 64) << 20;

@@ -1,8 +1,10 @@
-// tandem-comm-bench tcp [MiB]: collectives of two ranks over TCP on 127.0.0.1, plain and TLS,
-// beside a stream through one connection, which is what iperf3 measures, in the same run.
+// Collectives of two ranks over TCP, plain and TLS, beside a stream through one connection, which
+// is what iperf3 measures, in the same run. The ranks are threads of this process, each in the
+// network of its host.
 #include "tests/bench/tcp_comm_bench.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -11,8 +13,10 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/socket.h>
 
 #include "common/comm/group_hosts.h"
@@ -42,30 +46,62 @@ double SecondsOf(const std::function<void()>& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Two threads, of which each runs `body` with its number.
-void Both(const std::function<void(int)>& body) {
-  std::thread other([&] { body(1); });
-  body(0);
-  other.join();
+using Hosts = std::array<BenchHost, 2>;
+
+// This thread's sockets are in that network from now on, and those of threads that it starts.
+void Enter(const std::string& network) {
+  if (network.empty()) return;
+  const std::string path = "/run/netns/" + network;
+  const UniqueFd entered(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (entered.valid() && setns(entered.get(), CLONE_NEWNET) == 0) return;
+  fmt::print(stderr, "{}: {}\n", path, std::strerror(errno));
+  std::exit(1);
 }
 
-std::unique_ptr<TcpListener> ListenHere(const TcpSecurity& security) {
-  auto listener = TcpListener::Listen("127.0.0.1:0", security);
-  Require(listener.status());
-  return std::move(listener).value();
+// On a thread of each host, which runs `body` with its number.
+void Both(const Hosts& hosts, const std::function<void(int)>& body) {
+  std::vector<std::thread> sides;
+  for (int side = 0; side < 2; ++side) {
+    sides.emplace_back([&, side] {
+      Enter(hosts[static_cast<size_t>(side)].network);
+      body(side);
+    });
+  }
+  for (std::thread& side : sides) side.join();
+}
+
+// One of each host.
+std::array<std::unique_ptr<TcpListener>, 2> Listen(const Hosts& hosts,
+                                                   const TcpSecurity& security) {
+  std::array<std::unique_ptr<TcpListener>, 2> listeners;
+  Both(hosts, [&](int side) {
+    const auto at = static_cast<size_t>(side);
+    auto listener = TcpListener::Listen(hosts[at].address + ":0", security);
+    Require(listener.status());
+    listeners[at] = std::move(listener).value();
+  });
+  return listeners;
+}
+
+std::string AddressOf(const BenchHost& host, const TcpListener& listener) {
+  return fmt::format("{}:{}", host.address, listener.port());
 }
 
 // Bytes a second through blocking calls of the system in one direction, without any code of ours.
-double RawStream(const std::vector<char>& from, std::vector<char>& to) {
-  const UniqueFd listener(socket(AF_INET, SOCK_STREAM, 0));
-  ResolvedAddress address = ResolveTcpAddress("127.0.0.1:0").value()[0];
-  if (bind(listener.get(), address.get(), address.bytes) != 0 || listen(listener.get(), 1) != 0 ||
-      getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address.storage), &address.bytes) !=
-          0) {
-    std::exit(1);
-  }
+double RawStream(const Hosts& hosts, const std::vector<char>& from, std::vector<char>& to) {
+  UniqueFd listener;
+  ResolvedAddress address = ResolveTcpAddress(hosts[1].address + ":0").value()[0];
+  Both(hosts, [&](int side) {
+    if (side == 0) return;
+    listener.Reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    auto* const name = reinterpret_cast<sockaddr*>(&address.storage);
+    if (bind(listener.get(), name, address.bytes) != 0 || listen(listener.get(), 1) != 0 ||
+        getsockname(listener.get(), name, &address.bytes) != 0) {
+      std::exit(1);
+    }
+  });
   double seconds = 0;
-  Both([&](int side) {
+  Both(hosts, [&](int side) {
     if (side == 0) {
       const UniqueFd sends(socket(AF_INET, SOCK_STREAM, 0));
       if (connect(sends.get(), address.get(), address.bytes) != 0) std::exit(1);
@@ -92,14 +128,17 @@ double RawStream(const std::vector<char>& from, std::vector<char>& to) {
 }
 
 // The same through one TcpConnection, plain or TLS.
-double Stream(const TcpSecurity& security, const std::vector<char>& from, std::vector<char>& to) {
-  const auto listener = ListenHere(security);
+double Stream(const Hosts& hosts,
+              const TcpSecurity& security,
+              const std::vector<char>& from,
+              std::vector<char>& to) {
+  const auto listeners = Listen(hosts, security);
   const auto bytes = static_cast<int64_t>(from.size());
   double seconds = 0;
-  Both([&](int side) {
-    auto connection = side == 0 ? DialTcp(fmt::format("127.0.0.1:{}", listener->port()), security,
-                                          Instant::InfiniteFuture())
-                                : listener->Accept(Instant::InfiniteFuture());
+  Both(hosts, [&](int side) {
+    auto connection =
+        side == 0 ? DialTcp(AddressOf(hosts[1], *listeners[1]), security, Instant::InfiniteFuture())
+                  : listeners[1]->Accept(Instant::InfiniteFuture());
     Require(connection.status());
     const double took = SecondsOf([&] {
       for (int64_t at = 0; at < bytes; at += kWriteBytes) {
@@ -119,19 +158,18 @@ struct Rates {
 };
 
 // What leaves both ranks together, in bytes a second; each sends half of `bytes`.
-Rates Collectives(const TcpSecurity& security, int64_t bytes) {
-  GroupHosts hosts;
-  hosts.security = security;
-  std::vector<std::unique_ptr<TcpListener>> listeners;
-  for (int rank = 0; rank < 2; ++rank) {
-    listeners.push_back(ListenHere(security));
-    hosts.members.push_back(
-        {absl::StrCat("host", rank), fmt::format("127.0.0.1:{}", listeners[rank]->port())});
+Rates Collectives(const Hosts& hosts, const TcpSecurity& security, int64_t bytes) {
+  const auto listeners = Listen(hosts, security);
+  GroupHosts group_hosts;
+  group_hosts.security = security;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    group_hosts.members.push_back(
+        {absl::StrCat("host", rank), AddressOf(hosts[rank], *listeners[rank])});
   }
   Rates rates;
-  Both([&](int rank) {
-    GroupHosts mine = hosts;
-    mine.listener = listeners[rank].get();
+  Both(hosts, [&](int rank) {
+    GroupHosts mine = group_hosts;
+    mine.listener = listeners[static_cast<size_t>(rank)].get();
     SharedMemoryGroupOptions options;
     options.rank = rank;
     options.world_size = 2;
@@ -192,29 +230,32 @@ void ReportGroup(const Turns& best) {
 
 }  // namespace
 
-int BenchTcp(int64_t bytes) {
+int BenchTcp(int64_t bytes, const std::array<BenchHost, 2>& hosts) {
   std::vector<char> from(static_cast<size_t>(bytes), 1), to(from.size(), 2);
   double copy = 0;
   Turns plain;
   for (int turn = 0; turn < kTurns; ++turn) {
     copy = std::max(copy, static_cast<double>(bytes) /
                               SecondsOf([&] { std::memcpy(to.data(), from.data(), from.size()); }));
-    plain.Take(RawStream(from, to), Stream({}, from, to), Collectives({}, bytes));
+    plain.Take(RawStream(hosts, from, to), Stream(hosts, {}, from, to),
+               Collectives(hosts, {}, bytes));
   }
-  fmt::print("2 ranks on 127.0.0.1, {} MiB in all; what leaves both ranks, and beside a stream\n",
-             bytes >> 20);
+  fmt::print("2 ranks on {} and {}, {} MiB in all; what leaves both ranks, and beside a stream\n",
+             hosts[0].address, hosts[1].address, bytes >> 20);
   Report("memcpy, 1 thread", copy, plain.stream);
   Report("stream, the system's calls", plain.stream, plain.stream);
   Report("stream, TcpConnection", plain.tcp_connection, plain.stream);
   ReportGroup(plain);
   const testing::TempDir dir;
   const testing::Authority authority(dir.path(), "bench");
-  const RpcSecurity files = authority.Issue("trainer", testing::NamesOf("trainer"));
+  const RpcSecurity files =
+      authority.Issue("trainer", fmt::format("{},IP:{},IP:{}", testing::NamesOf("trainer"),
+                                             hosts[0].address, hosts[1].address));
   const TcpSecurity security{files.cert, files.key, files.ca, "demo", {"trainer"}};
   Turns tls;
   for (int turn = 0; turn < kTurns; ++turn) {
-    const double stream = Stream(security, from, to);
-    tls.Take(stream, stream, Collectives(security, bytes));
+    const double stream = Stream(hosts, security, from, to);
+    tls.Take(stream, stream, Collectives(hosts, security, bytes));
   }
   Report("stream, TLS 1.3", tls.stream, tls.stream);
   ReportGroup(tls);
