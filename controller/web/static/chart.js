@@ -66,7 +66,7 @@ export class ChartGroup {
   }
 }
 
-// spec: {title, hint, missing, stacked, lines: [{name, unit, axis, format, colour, sparse}]}; an axis
+// spec: {title, unit, hint, missing, stacked, lines: [{name, unit, axis, format, colour, sparse}]}; an axis
 // "y2" has its numbers on the right.
 class Chart {
   constructor(group, spec) {
@@ -83,7 +83,8 @@ class Chart {
     this.none = h('p', {class: 'note none', hidden: true}, spec.missing ?? 'The run recorded no such numbers.');
     this.numbers = details('Table of these numbers', () => this.table());
     this.element = h('figure', {class: 'chart'}, h('figcaption', null,
-        h('span', {class: 'chart-title', title: spec.hint}, spec.title), this.at), this.legend,
+        h('span', {class: 'chart-title', title: spec.hint}, spec.title,
+        spec.unit ? h('span', {class: 'unit'}, `, ${spec.unit}`) : null), this.at), this.legend,
     this.plot, this.none, this.numbers.element);
     this.seen = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting) || this.visible) return;
@@ -124,7 +125,7 @@ class Chart {
       const {colour: paint, dash} = this.style(line);
       series[`s${line.i}`] = {color: paint, strokePattern: dash, axis: line.axis ?? 'y',
         strokeWidth: stacked ? 1 : 1.6, drawPoints: Boolean(line.sparse), pointSize: 3,
-        connectSeparatedPoints: Boolean(line.sparse)};
+        connectSeparatedPoints: true};
     }
     const faint = colour('line');
     const model = {...Dygraph.defaultInteractionModel};
@@ -135,11 +136,13 @@ class Chart {
       fillAlpha: stacked ? 0.55 : 0.16, gridLineColor: faint, axisLineColor: faint,
       gridLineWidth: 0.6, axisLabelFontSize: 12, highlightCircleSize: 3, interactionModel: model,
       dateWindow: this.group.range, xRangePad: 4, logscale: Boolean(this.spec.logarithmic),
-      axes: {x: {drawGrid: false, pixelsPerLabel: 70, axisLabelFormatter: (value) =>
+      axes: {x: {drawGrid: false, pixelsPerLabel: 56, axisLabelFormatter: (value) =>
         Number.isInteger(value) ? count(value) : ''},
-      y: {axisLabelFormatter: ticks('y'), axisLabelWidth: 54, pixelsPerLabel: 34,
+      y: {axisLabelFormatter: ticks('y'), axisLabelWidth: 50, pixelsPerLabel: 34,
+        independentTicks: true,
         includeZero: Boolean(stacked || this.spec.fromZero)},
-      y2: {axisLabelFormatter: ticks('y2'), axisLabelWidth: 50, drawGrid: false, pixelsPerLabel: 34,
+      y2: {axisLabelFormatter: ticks('y2'), axisLabelWidth: 46, drawGrid: false, pixelsPerLabel: 34,
+        independentTicks: true,
         includeZero: true}},
       underlayCallback: (canvas, area, graph) => this.mark(canvas, area, graph),
       highlightCallback: (event, x) => this.group.point(x, this),
@@ -226,7 +229,8 @@ class Chart {
 
   say(line, value) {
     const text = (line.format ?? number)(value, 4);
-    return line.unit && value !== null && !Number.isNaN(value) ? `${text} ${line.unit}` : text;
+    const unit = line.unit ?? ((line.axis ?? 'y') === 'y' ? this.spec.unit : undefined);
+    return unit && value !== null && !Number.isNaN(value) ? `${text} ${unit}` : text;
   }
 
   showLegend(row) {
@@ -234,9 +238,9 @@ class Chart {
     fill(this.legend, this.lines.map((line) => {
       const {colour: paint, dash} = this.style(line);
       const value = row === null ? extremes(line.values.mid).last : line.values.mid[row];
-      const swatch = this.spec.stacked ? 'block' : dash ? 'dashed' : 'solid';
+      const swatch = this.spec.stacked ? 'block' : !dash ? 'solid' : dash[0] < 4 ? 'dotted' : 'dashed';
       return h('li', null, h('span', {class: `swatch ${swatch}`, style: {color: paint}}),
-          h('span', {class: 'series'}, line.name), h('span', {class: 'value'}, this.say(line, value)));
+          h('span', {class: 'series'}, line.name), h('span', {class: 'value'}, (line.format ?? number)(value, 4)));
     }));
   }
 
@@ -252,9 +256,8 @@ class Chart {
 
   table() {
     const columns = [{title: 'Step', number: true, cell: (i) => count(this.x[i])},
-      ...this.lines.map((line) => ({title: line.unit ? `${line.name} (${line.unit})` : line.name,
-        number: true, cell: (i) => (line.format ?? number)(line.values.mid[i], 5)}))];
-    return simpleTable({caption: `Numbers of ${this.spec.title}`, columns},
+      ...this.lines.map((line) => ({title: line.name, number: true, cell: (i) => (line.format ?? number)(line.values.mid[i], 5)}))];
+    return simpleTable({caption: `Numbers of ${this.spec.title}${this.spec.unit ? `, in ${this.spec.unit}` : ''}`, columns},
         this.x.map((_, i) => this.x.length - 1 - i));
   }
 

@@ -86,19 +86,23 @@ export const note = (...children) => h('p', {class: 'note'}, ...children);
 
 // A table whose rows are kept while they say the same, so that focus, selection and scroll stay.
 // Columns: {title, cell: (row) => text or element, number: aligned right, wide: takes the room}.
+// On a narrow screen the rows of tables with a wide column become blocks (app.css); roles keep them
+// tables for those who hear them.
 export function table({caption, columns, key, empty, rowClass, navigable = true}) {
-  const body = h('tbody');
-  const head = h('tr', null, columns.map((column) =>
-    h('th', {scope: 'col', class: column.number ? 'number' : column.wide ? 'wide' : null,
+  const stacks = columns.some((column) => column.wide);
+  const role = (name) => (stacks ? name : null);
+  const body = h('tbody', {role: role('rowgroup')});
+  const head = h('tr', {role: role('row')}, columns.map((column) =>
+    h('th', {scope: 'col', role: role('columnheader'), class: column.number ? 'number' : column.wide ? 'wide' : null,
       title: column.hint}, column.title)));
   const nothing = h('p', {class: 'note', hidden: true}, empty ?? 'There is nothing here.');
   const scroller = h('div', {class: 'scroller', tabindex: '0', role: 'region',
-    'aria-label': caption}, h('table', null, h('caption', {class: 'unseen'}, caption),
-      h('thead', null, head), body));
+    'aria-label': caption}, h('table', {class: stacks ? 'stacks' : null, role: role('table')},
+      h('caption', {class: 'unseen'}, caption), h('thead', {role: role('rowgroup')}, head), body));
   const kept = new Map();
   const build = (row) => h('tr', {'data-row': navigable ? '' : null, tabindex: navigable ? '-1' : null,
-    class: rowClass?.(row)}, columns.map((column) =>
-    h('td', {class: column.number ? 'number' : column.wide ? 'wide' : null}, column.cell(row))));
+    class: rowClass?.(row), role: role('row')}, columns.map((column) => h('td', {role: role('cell'),
+    class: column.number ? 'number' : column.wide ? 'wide' : null, 'data-title': column.title}, column.cell(row))));
   const update = (rows) => {
     const used = new Set();
     const next = rows.map((row, i) => {

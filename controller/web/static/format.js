@@ -41,6 +41,12 @@ export function percent(value, digits = 3) {
   return Number.isNaN(x) ? missing : `${number(x * 100, digits)} %`;
 }
 
+// Of a whole: what is below a thousandth is said to be so.
+export function shareOf(part, whole) {
+  if (!(whole > 0)) return missing;
+  return part > 0 && part < whole / 1000 ? '< 0.1 %' : percent(part / whole, part < whole / 10 ? 2 : 3);
+}
+
 export function withInterval(mean, half, digits = 3) {
   if (mean === null || mean === undefined) return missing;
   const tail = half === null || half === undefined ? '' : ` ± ${number(half, 2)}`;
@@ -61,7 +67,8 @@ export function bytes(value) {
 export function duration(value) {
   const x = toNumber(value);
   if (Number.isNaN(x)) return missing;
-  if (x < 0.0005) return '0 ms';
+  if (x === 0) return '0 s';
+  if (x < 0.0005) return '< 1 ms';
   if (x < 1) return `${number(x * 1000, 3)} ms`;
   if (x < 60) return `${number(x, 3)} s`;
   const whole = Math.round(x);

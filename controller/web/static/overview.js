@@ -19,12 +19,12 @@ function charts(timings) {
       {name: 'held out', evaluation: true, sparse: true}]},
     {title: 'Loss', lines: [{name: 'loss', of: 'actor/loss'}, {name: 'policy', of: 'actor/pg_loss'},
       {name: 'KL to the reference', of: 'actor/kl_loss'}]},
-    {title: 'Entropy', lines: [{name: 'entropy', unit: 'nats', of: 'actor/entropy', colour: 'green', dash: 0}]},
-    {title: 'KL and clipping', lines: [{name: 'policy KL', unit: 'nats', of: 'actor/ppo_kl'},
+    {title: 'Entropy', unit: 'nats', lines: [{name: 'entropy', of: 'actor/entropy', colour: 'green', dash: 0}]},
+    {title: 'KL', unit: 'nats, and clipped share', lines: [{name: 'policy KL', of: 'actor/ppo_kl'},
       {name: 'clipped (right)', of: 'actor/pg_clipfrac', axis: 'y2', format: share}]},
-    {title: 'Response length', fromZero: true, lines: [
-      {name: 'median', unit: 'tokens', of: 'response_length/p50'},
-      {name: '99th percentile', unit: 'tokens', of: 'response_length/p99'},
+    {title: 'Response length', unit: 'tokens', fromZero: true, hint: 'Percentiles of the samples that are trained on.', lines: [
+      {name: 'p50', of: 'response_length/p50'},
+      {name: 'p99', of: 'response_length/p99'},
       {name: 'cut (right)', of: 'response_length/clip_ratio', axis: 'y2', format: share}]},
     {title: 'Groups', stacked: true, hint: 'Only groups with different rewards teach.', lines: [
       {name: 'mixed', of: 'critic/groups/mixed', colour: 'blue'},
@@ -32,9 +32,9 @@ function charts(timings) {
       {name: 'all wrong', of: 'critic/groups/all_wrong', colour: 'vermillion'},
       {name: 'all equal', of: 'critic/groups/all_equal', colour: 'grey'}],
     missing: 'An older build recorded this run; it did not count groups.'},
-    {title: 'Throughput', fromZero: true, lines: [
-      {name: 'generation', unit: 'tok/s', of: 'perf/generation_tokens_per_second'},
-      {name: 'training', unit: 'tok/s', of: 'perf/training_tokens_per_second'}]},
+    {title: 'Throughput', unit: 'tok/s', fromZero: true, lines: [
+      {name: 'generation', of: 'perf/generation_tokens_per_second'},
+      {name: 'training', of: 'perf/training_tokens_per_second'}]},
     {title: 'Seconds of a step', stacked: true, lines: [...timings.map((name) =>
       ({name: phases[name.slice(9)] ?? name.slice(9).replaceAll('_', ' '), of: name, format: seconds})),
     {name: 'other', rest: 'timing_s/step', parts: timings, colour: 'grey', format: seconds}]},
@@ -69,7 +69,7 @@ export async function show(page) {
   const dygraphs = loadCharts();
   const tiles = h('dl', {class: 'tiles'});
   const alerts = h('div', {class: 'alerts'});
-  const grid = h('div', {class: 'charts'});
+  const grid = h('div', {class: 'charts overview'});
   const crew = workers(run);
   const crewSection = section('Workers', crew.element);
   const events = h('ol', {class: 'events'});
@@ -119,12 +119,16 @@ export async function show(page) {
       (!from || (one.step >= from && one.step <= to)));
     const pick = (name) => ({name, exact: true, steps: held.map((one) => toNumber(one.step)),
       mean: held.map((one) => toNumber(one.metrics[name]))});
-    const {x, of} = align([...series, pick('val/reward/mean'), pick('val/reward/ci95')]);
-    specs.forEach((spec, i) => drawn[i].update(x, spec.lines.map((line) => {
-      if (line.evaluation) return interval(of.get('val/reward/mean'), of.get('val/reward/ci95'));
-      if (line.rest) return rest(of, line);
-      return line.half ? interval(of.get(line.of), of.get(line.half)) : of.get(line.of);
-    })));
+    const trained = align(series);
+    const both = align([...series, pick('val/reward/mean'), pick('val/reward/ci95')]);
+    specs.forEach((spec, i) => {
+      const {x, of} = spec.lines.some((line) => line.evaluation) ? both : trained;
+      drawn[i].update(x, spec.lines.map((line) => {
+        if (line.evaluation) return interval(of.get('val/reward/mean'), of.get('val/reward/ci95'));
+        if (line.rest) return rest(of, line);
+        return line.half ? interval(of.get(line.of), of.get(line.half)) : of.get(line.of);
+      }));
+    });
   }
 
   async function showEvents() {

@@ -1,6 +1,6 @@
 // One step: what it measured, where its seconds went, its groups, distributions, updates and syncs.
 import {details, fill, h, link, note, section, simpleTable, svg, tile} from '/static/dom.js';
-import {bytes, count, duration, groupKinds, missing, number, percent, time, toNumber, withInterval} from '/static/format.js';
+import {bytes, count, duration, groupKinds, missing, number, percent, shareOf, time, toNumber, withInterval} from '/static/format.js';
 
 const palette = ['blue', 'orange', 'green', 'purple', 'sky', 'vermillion', 'yellow', 'grey'];
 
@@ -20,7 +20,7 @@ function phaseBar(phases) {
     {title: 'Phase', cell: ({phase, i}) => [h('span', {class: 'swatch block',
       style: {color: `var(--${palette[i % palette.length]})`}}), phase.phase]},
     {title: 'Time', number: true, cell: ({phase}) => duration(phase.seconds)},
-    {title: 'Share', number: true, cell: ({phase}) => percent(phase.seconds / (total || 1))},
+    {title: 'Share', number: true, cell: ({phase}) => shareOf(phase.seconds, total)},
     {title: 'Most memory of a device', number: true, cell: ({phase}) => toNumber(phase.peak_bytes) > 0
       ? bytes(phase.peak_bytes) : missing}]}, phases.map((phase, i) => ({phase, i})))];
 }
@@ -42,9 +42,12 @@ function histogram(one) {
     width: Math.max(1, w / counts.length - 1), y: height - Math.max(1.5, n / most * height),
     height: Math.max(1.5, n / most * height)}, svg('title', null, `${edge(i)} to ${edge(i + 1)}: ${count(n)} ${what}`)));
   const ends = unit ? ` ${unit}` : '';
-  return h('figure', {class: 'chart histogram'}, h('figcaption', null, h('span', {class: 'chart-title'}, title),
-      h('span', {class: 'at'}, `${count(all)} ${what}`)),
-  svg('svg', {viewBox: `0 0 ${w} ${height}`, preserveAspectRatio: 'none', role: 'img', 'aria-label':
+  const caption = h('figcaption', null, h('span', {class: 'chart-title'}, title),
+      h('span', {class: 'at'}, `${count(all)} ${what}`));
+  if (!(width > 0)) {
+    return h('figure', {class: 'chart histogram'}, caption, note(`All are ${number(one.low)}${ends}.`));
+  }
+  return h('figure', {class: 'chart histogram'}, caption, svg('svg', {viewBox: `0 0 ${w} ${height}`, preserveAspectRatio: 'none', role: 'img', 'aria-label':
     `${title} of ${count(all)} ${what}: from ${number(one.low, 3)}${ends} to ${number(one.high, 3)}${ends}, ` +
     `the most frequent bin has ${count(most)}`}, bars),
   h('p', {class: 'ends'}, h('span', null, number(one.low, 3) + ends), h('span', null, number(one.high, 3) + ends)),
@@ -139,7 +142,7 @@ export async function show(page) {
     body.replaceChildren(...[
       toNumber(record.undone_by) > 0 ? h('p', {class: 'alert warn'}, '⌫ A recovery has undone this step.') : null,
       note(`Finished ${time(record.finished_at)}; it made weight version ${count(record.version)}.`),
-      h('dl', {class: 'tiles'},
+      h('dl', {class: 'tiles five'},
           tile('Reward', withInterval(m['critic/rewards/mean'], m['critic/rewards/ci95'])),
           held ? tile('Held-out reward', withInterval(held['val/reward/mean'], held['val/reward/ci95']),
               `${count(evaluation.prompts)} prompts, ${duration(evaluation.seconds)}`) : null,
