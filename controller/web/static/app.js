@@ -209,6 +209,7 @@ async function show() {
     }
     now.view = view ?? {};
     main.replaceChildren(root);
+    main.dataset.shown = location.hash;
     now.view.shown?.();
     say('');
     scrollTo(0, places.get(location.hash) ?? 0);
@@ -218,6 +219,7 @@ async function show() {
     if (error.name === 'AbortError' || shown !== now) return;
     if (!now.run) showHeader(address, null);
     main.replaceChildren(h('div', {class: 'page'}, explain(error)));
+    main.dataset.shown = location.hash;
   } finally {
     if (shown === now) main.removeAttribute('aria-busy');
   }
