@@ -70,8 +70,9 @@ class Browser:
 
     def go(self, fragment):
         """Another page of the same document."""
-        self.run("document.getElementById('main').dataset.shown = ''; location.hash = arguments[0];"
-                 "dispatchEvent(new HashChangeEvent('hashchange'))", fragment)
+        self.run("document.getElementById('main').dataset.shown = '';"
+                 "if (location.hash === arguments[0]) dispatchEvent(new HashChangeEvent('hashchange'));"
+                 "else location.hash = arguments[0]", fragment)
         self.shown(fragment)
 
     def shown(self, fragment):

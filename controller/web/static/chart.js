@@ -136,7 +136,7 @@ class Chart {
       fillAlpha: stacked ? 0.55 : 0.16, gridLineColor: faint, axisLineColor: faint,
       gridLineWidth: 0.6, axisLabelFontSize: 12, highlightCircleSize: 3, interactionModel: model,
       dateWindow: this.group.range, xRangePad: 4, logscale: Boolean(this.spec.logarithmic),
-      axes: {x: {drawGrid: false, pixelsPerLabel: 56, axisLabelFormatter: (value) =>
+      axes: {x: {drawGrid: false, pixelsPerLabel: 44, axisLabelFormatter: (value) =>
         Number.isInteger(value) ? count(value) : ''},
       y: {axisLabelFormatter: ticks('y'), axisLabelWidth: 50, pixelsPerLabel: 34,
         independentTicks: true,

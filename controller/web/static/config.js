@@ -1,5 +1,5 @@
 // The resolved configuration of the run.
-import {fill, h, note} from '/static/dom.js';
+import {fill, h, note, section, simpleTable} from '/static/dom.js';
 import {count} from '/static/format.js';
 import {offer} from '/static/series.js';
 
@@ -28,7 +28,7 @@ function drawLine(line, i, text) {
 }
 
 export async function show(page) {
-  const {yaml} = await page.ofRun('/config');
+  const {yaml, differences} = await page.ofRun('/config');
   const lines = (yaml ?? '').replace(/\n$/, '').split('\n');
   const list = h('ol', {class: 'code', tabindex: '0', 'aria-label': 'Configuration'});
   const summary = h('p', {class: 'note', role: 'status'});
@@ -49,7 +49,14 @@ export async function show(page) {
     return {};
   }
   draw();
+  const changed = !differences ? null : section('Changed from the defaults', differences.length > 0
+    ? simpleTable({caption: 'Changed from the defaults', navigable: true, columns: [
+      {title: 'Key', cell: (one) => h('code', null, one.key)},
+      {title: 'Value', wide: true, cell: (one) => h('code', null, one.value)},
+      {title: 'Default', wide: true, cell: (one) => h('code', {class: 'muted'}, one.default === '' ? 'none' : one.default)}]}, differences)
+    : note('All keys have their default values.'));
   page.root.append(h('div', {class: 'title'}, h('h1', null, 'Configuration'), filter,
-      h('button', {type: 'button', onclick: () => offer(`${page.run.id}.yaml`, yaml, 'text/yaml')}, 'Save as YAML')), summary, list);
+      h('button', {type: 'button', onclick: () => offer(`${page.run.id}.yaml`, yaml, 'text/yaml')}, 'Save as YAML')),
+  ...(changed ? [changed] : []), section('All keys', summary, list));
   return {};
 }

@@ -122,7 +122,14 @@ export function table({caption, columns, key, empty, rowClass, navigable = true}
     for (const name of kept.keys()) if (!used.has(name)) kept.delete(name);
     const unchanged = next.length === body.children.length &&
         next.every((row, i) => row === body.children[i]);
+    const focused = [...body.children].findIndex((row) => row.contains(document.activeElement));
     if (!unchanged) body.replaceChildren(...next);
+    // The focused row is gone, as the table shows another step: its place stays.
+    if (focused >= 0 && next.length > 0 && !body.contains(document.activeElement)) {
+      queueMicrotask(() => {
+        if (!body.contains(document.activeElement)) next[Math.min(focused, next.length - 1)].focus({preventScroll: true});
+      });
+    }
     nothing.hidden = rows.length > 0;
     scroller.hidden = rows.length === 0;
   };

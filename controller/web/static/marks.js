@@ -5,7 +5,7 @@ import {toNumber} from '/static/format.js';
 export const eventKinds = {
   start: {sign: '▷', name: 'start', tone: 'grey'},
   end: {sign: '□', name: 'end', tone: 'grey'},
-  loss: {sign: '✕', name: 'loss', tone: 'vermillion'},
+  loss: {sign: '✕', name: 'worker lost', tone: 'vermillion'},
   recovery: {sign: '↺', name: 'recovery', tone: 'orange'},
   undone: {sign: '⌫', name: 'undone steps', tone: 'orange'},
   checkpoint: {sign: '▲', name: 'checkpoint', tone: 'green'},

@@ -3,7 +3,7 @@ import {fill, h, link, note, section, table, tile} from '/static/dom.js';
 import {bytes, count, duration, missing, number, percent, time, toNumber, withInterval} from '/static/format.js';
 import {ChartGroup, loadCharts} from '/static/chart.js';
 import {align, interval} from '/static/series.js';
-import {eventMarks, marksKey} from '/static/marks.js';
+import {eventKinds, eventMarks, marksKey} from '/static/marks.js';
 
 const share = (value, digits) => percent(value, digits);
 const seconds = (value) => duration(value);
@@ -135,7 +135,7 @@ export async function show(page) {
     const {events: list} = await page.ofRun('/events', {limit: 200});
     group.setMarks(eventMarks(list));
     fill(events, list.slice(0, 8).map((event) => h('li', {class: event.severity},
-        h('time', {datetime: event.time}, time(event.time)), h('span', {class: 'kind'}, event.kind),
+        h('time', {datetime: event.time}, time(event.time)), h('span', {class: 'kind'}, eventKinds[event.kind]?.name ?? event.kind),
         h('span', {class: 'text'}, event.text))));
   }
 

@@ -17,8 +17,13 @@ const signed = (value) => {
   return toNumber(value) > 0 ? `+${text}` : text;
 };
 
-// The end of a prompt is what tells it from others; the template before it is the same in all.
-const ofPrompt = (text) => text.length > 160 ? `…${text.slice(-160)}` : text;
+// What tells a prompt from others: its last turn, without the chat template's marks and role names,
+// which are the same in all.
+function ofPrompt(text) {
+  const turns = text.split(/<\|[^|<>]{1,40}\|>/).map((turn) => turn.replace(/^(user|system|assistant)\n/, '').trim());
+  const last = turns.filter((turn) => turn !== '' && turn !== 'assistant' && turn !== 'user').at(-1) ?? text;
+  return last.length > 200 ? `…${last.slice(-200)}` : last;
+}
 const ofResponse = (text) => text.length > 400 ? `${text.slice(0, 400)}…` : text;
 
 function columns(page, kinds) {
