@@ -3,7 +3,8 @@
 # under .deps/venv. Idempotent; what is installed already is not touched, and an interrupted
 # set-up continues with the missing parts.
 #   deploy/setup.sh [--dev] [--cluster]
-# --dev       adds the formatter and the linter that .ci/run uses, the fuzzer, and what checks Kubernetes manifests
+# --dev       adds the formatter and the linter that .ci/run uses, the fuzzer, a browser that tests look at the
+#             dashboard with, and what checks Kubernetes manifests
 # --cluster   adds Slurm, for runs of several nodes on this machine (deploy/slurm/local_cluster.sh) and their tests
 # Environment: TANDEM_HOME = folder of .deps, .cache, models, data and runs (default: the checkout, or
 # $TANDEM_BUILD_DIR-home where the checkout cannot be written).
@@ -16,9 +17,11 @@ PACKAGES=(
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libcli11-dev catch2 libyaml-cpp-dev nlohmann-json3-dev libssl-dev libpcre2-dev
   libicu-dev libsqlite3-dev libxxhash-dev zstd
+  libboost1.81-dev libjs-dygraphs # HTTP and the dashboard's curves
 )
-# The last two build the fuzz targets: libFuzzer and the sanitizers are not part of clang itself.
-DEV_PACKAGES=(clang-format clang-tidy clang libclang-rt-14-dev)
+# clang and libclang-rt build the fuzz targets: libFuzzer and the sanitizers are not part of clang itself. The browser
+# shows the dashboard's pages to their tests.
+DEV_PACKAGES=(clang-format clang-tidy clang libclang-rt-14-dev chromium chromium-driver python3-selenium)
 CLUSTER_PACKAGES=(slurm-wlm munge iproute2 procps)
 # libtorch_cpu.so needs the two CUDA runtime libraries even where there is no GPU.
 WHEELS=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
