@@ -26,6 +26,7 @@
 #include "controller/store/post_mortem/blackbox.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
 #include "controller/store/trackers/trackers.h"
+#include "controller/web/dashboard_server.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -142,6 +143,14 @@ absl::Status TrainAssembly::TrainAndRecord(TrainLoop& loop, const StepContext& c
   return status;
 }
 
+// Null where the configuration wants none.
+absl::StatusOr<std::unique_ptr<DashboardServer>> StartDashboard(const v1::Config& config) {
+  if (config.ui().listen() == "off") return nullptr;
+  const std::string& run_dir = config.cluster().run_dir();
+  return DashboardServer::Start({run_dir}, config.ui().listen(), run_dir + "/ui.token",
+                                RealClock());
+}
+
 absl::Status TrainAssembly::Run() {
   TANDEM_RETURN_IF_ERROR(core_->PlanAhead());
   if (!core_->config().rollout().calculate_log_probs()) {
@@ -150,7 +159,12 @@ absl::Status TrainAssembly::Run() {
         "and trainer are not compared in this run; the trainers compute the old log-probs "
         "themselves");
   }
+  TANDEM_ASSIGN_OR_RETURN(const auto dashboard, StartDashboard(core_->config()));
   const StepContext context = core_->MakeContext(tracker_);
+  if (dashboard != nullptr) {
+    context.progress.OnEvent(
+        {.kind = "dashboard", .text = "dashboard: " + dashboard->Address(), .recorded = false});
+  }
   RunModes modes{.generation = MakeGeneration(context), .placement = core_->placement()};
   TrainLoop loop(context, core_->options(), std::move(modes), core_->control());
   return core_->Serve(context, loop.position(), [&] { return TrainAndRecord(loop, context); });

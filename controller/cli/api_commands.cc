@@ -20,7 +20,8 @@
 #include "common/process/local_socket.h"
 #include "common/text/unicode/utf8.h"
 #include "controller/cli/print_tables.h"
-#include "controller/cli/run_dir_view.h"
+#include "controller/view/run_catalog.h"
+#include "controller/view/run_dir_view.h"
 
 namespace tandem {
 namespace {
@@ -40,18 +41,6 @@ std::string LiveAddress(const fs::path& run_dir) {
 
 std::string PortOf(const std::string& address) { return address.substr(address.rfind(':') + 1); }
 
-// None of a path that is no folder, and those before the error of a folder that can be read no
-// further: a loop over the range would throw there.
-std::vector<fs::path> ChildrenOf(const fs::path& folder) {
-  std::vector<fs::path> children;
-  std::error_code error;
-  for (fs::directory_iterator child(folder, error), end; !error && child != end;
-       child.increment(error)) {
-    children.push_back(child->path());
-  }
-  return children;
-}
-
 // The end of a message that lists a run's files; empty if there are none.
 std::string WhatARunLeft(const std::string& run_dir) {
   std::vector<std::string> left;
@@ -67,15 +56,6 @@ std::string WhatARunLeft(const std::string& run_dir) {
 }
 
 }  // namespace
-
-std::vector<fs::path> RunDirectories(const std::string& runs_root) {
-  std::vector<fs::path> found;
-  for (const fs::path& child : ChildrenOf(runs_root)) {
-    found.push_back(child);
-    for (const fs::path& grandchild : ChildrenOf(child)) found.push_back(grandchild);
-  }
-  return found;
-}
 
 absl::Status WithWhatIsLeft(absl::Status status, const std::string& run_dir) {
   if (!absl::IsUnavailable(status) || run_dir.empty()) return status;

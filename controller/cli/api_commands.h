@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -16,14 +15,10 @@
 
 #include "common/net/channel.h"
 #include "controller/cli/reading_commands.h"
-#include "controller/cli/run_view.h"
+#include "controller/view/run_view.h"
 #include "tandem/v1/controller.grpc.pb.h"
 
 namespace tandem {
-
-// The folders that may be run directories below `runs_root`: runs_root/PROJECT/EXPERIMENT, or
-// directly below it.
-std::vector<std::filesystem::path> RunDirectories(const std::string& runs_root);
 
 // `address` if given; else the socket in `run_dir`, or the port that its controller published, if
 // given; else the same of the run under `runs_root` (runs_root/PROJECT/EXPERIMENT or

@@ -23,6 +23,8 @@
 #include "controller/cli/reading_commands.h"
 #include "controller/cli/report_command.h"
 #include "controller/cli/runs_command.h"
+#include "controller/cli/samples_options.h"
+#include "controller/cli/ui_command.h"
 #include "controller/cli/verl/from_verl_command.h"
 
 namespace tandem {
@@ -33,13 +35,6 @@ using ApiAction = std::function<absl::Status(ApiCommands&)>;
 using ReadingAction = std::function<absl::Status(ReadingCommands&)>;
 // Of steps that are listed, unless the user names others.
 constexpr int64_t kListedSteps = 20;
-
-// CLI11's own message about a word in place of a number does not mention steps.
-std::string IsStep(const std::string& text) {
-  int64_t step = 0;
-  if (absl::SimpleAtoi(text, &step) && step >= 0) return "";
-  return "\"" + text + "\" is not a step: give its number, or 0 for the newest that is finished";
-}
 
 // A controller reads 0 steps as "to the configured end"; a user who types 0 may not mean that.
 std::string IsStepCount(const std::string& text) {
@@ -69,6 +64,7 @@ struct Options {
   FromVerlOptions from_verl;
   MemoryOptions memory;
   ReportOptions report;
+  UiOptions ui;
   BatchInspectOptions batch;
   int64_t eval_n = 0, max_prompts = 0;
   double eval_temperature = 1.0;
@@ -213,6 +209,7 @@ class CommandLine {
     AddSamples();
     AddMemory();
     AddReport();
+    AddUi();
   }
 
   void AddRuns() {
@@ -226,29 +223,7 @@ class CommandLine {
     CLI::App* samples =
         Reading("samples", "prompts, responses and rewards of a step",
                 [this](ReadingCommands& commands) { return commands.Samples(o_.samples); });
-    samples
-        ->add_option("--step", o_.samples.step, "step; without: the newest, or with --prompt all")
-        ->check(IsStep);
-    samples
-        ->add_option("--prompt", o_.samples.prompt_id,
-                     "samples of this prompt alone, by the number in the column \"prompt id\"")
-        ->check(CLI::PositiveNumber);
-    samples->add_flag("--eval", o_.samples.evaluation,
-                      "responses of the validation after the step; without --step: of the newest");
-    samples->add_flag("--evicted", o_.samples.evicted,
-                      "samples that dynamic sampling dropped in the step");
-    samples->add_option("--limit", o_.samples.limit, "number of samples to show, at most")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
-    samples->add_option("--offset", o_.samples.offset, "number of samples to skip")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
-    samples->add_option("--width", o_.samples.width, "characters per text; 0: all")
-        ->capture_default_str();
-    samples
-        ->add_option("--undone-by", o_.samples.undone_by,
-                     "samples of the step that this generation has undone (steps --undone)")
-        ->check(CLI::NonNegativeNumber);
+    AddSamplesOptions(samples, o_.samples);
   }
 
   void AddSteps() {
@@ -293,6 +268,23 @@ class CommandLine {
         });
     AddRunDirectory(report);
     report->add_option("--html", o_.report.html, "file to write; without: RUN_DIR/report.html");
+  }
+
+  void AddUi() {
+    CLI::App* ui = Local(&app_, "ui", "show runs in a browser, while they go on and afterwards",
+                         [this]() -> absl::Status {
+                           if (o_.ui.roots.empty() && !globals_.run_dir.empty()) {
+                             o_.ui.roots = {globals_.run_dir};
+                           }
+                           if (o_.ui.roots.empty()) o_.ui.roots = {globals_.runs_root};
+                           return UiCommand(o_.ui, std::cout);
+                         });
+    ui->add_option("ROOT", o_.ui.roots,
+                   "run directories, or folders with some below them; without: that of --runs");
+    ui->add_option("--listen", o_.ui.listen,
+                   "auto, the first free port from 7460 on, or an address that only this host "
+                   "reaches, such as 127.0.0.1:8000")
+        ->capture_default_str();
   }
 
   void AddMemory() {

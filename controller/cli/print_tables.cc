@@ -9,13 +9,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <google/protobuf/util/json_util.h>
 
 #include "controller/cli/status/weight_route_table.h"
 #include "controller/report/format.h"
 #include "controller/report/generation_text.h"
 #include "controller/report/terminal_text.h"
 #include "controller/store/run_store.h"
+#include "controller/wire/message_json.h"
 
 namespace tandem {
 namespace {
@@ -580,13 +580,7 @@ std::string CheckTable(const v1::CheckResponse& check) {
 }
 
 std::string ToJsonText(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  options.always_print_primitive_fields = true;
-  std::string text;
-  // Conversion fails only for an Any of an unknown type, which the API does not use.
-  if (!google::protobuf::util::MessageToJsonString(message, &text, options).ok()) text = "{}";
-  return text + "\n";
+  return MessageJson(message) + "\n";
 }
 
 void PrintAnswer(std::ostream& out,

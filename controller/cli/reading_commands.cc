@@ -176,6 +176,9 @@ absl::Status ReadingCommands::Samples(SamplesOptions options) {
     request.set_prompt_id(options.prompt_id);
     request.set_evicted(options.evicted);
     request.set_evaluation(options.evaluation);
+    request.set_where(options.where);
+    request.set_contains(options.contains);
+    request.set_sort(options.sort);
     TANDEM_ASSIGN_OR_RETURN(auto page, view_.ListSamples(request));
     if (all.samples_size() > 0) page.clear_groups();  // each page has all of them
     all.MergeFrom(page);

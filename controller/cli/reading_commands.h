@@ -10,7 +10,7 @@
 #include <absl/status/status.h>
 
 #include "controller/cli/memory_command.h"
-#include "controller/cli/run_view.h"
+#include "controller/view/run_view.h"
 
 namespace tandem {
 
@@ -38,7 +38,8 @@ struct SamplesOptions {
   int64_t prompt_id = 0;  // not 0: of this prompt alone
   bool evicted = false;   // those that dynamic sampling dropped
   bool evaluation = false;
-  size_t width = 60;  // characters of a text; 0: all
+  std::string where, contains, sort;  // as v1::ListSamplesRequest
+  size_t width = 60;                  // characters of a text; 0: all
 };
 
 // Each prints its result to `out`, as a table or as one line of JSON, the same whoever the view

@@ -6,11 +6,11 @@
 
 #include "common/base/status.h"
 #include "common/formats/files.h"
-#include "controller/cli/unsaved_steps.h"
 #include "controller/report/run_report.h"
 #include "controller/store/post_mortem/run_state.h"
 #include "controller/store/sqlite/run_reader.h"
 #include "controller/store/time_stamp.h"
+#include "controller/view/unsaved_steps.h"
 
 namespace tandem {
 

@@ -13,10 +13,11 @@
 #include "common/base/status.h"
 #include "controller/cli/api_commands.h"
 #include "controller/cli/print_tables.h"
-#include "controller/cli/run_dir_view.h"
 #include "controller/report/format.h"
 #include "controller/report/terminal_text.h"
 #include "controller/store/run_store.h"
+#include "controller/view/run_catalog.h"
+#include "controller/view/run_dir_view.h"
 #include "tandem/v1/controller.pb.h"
 
 namespace tandem {
@@ -30,11 +31,6 @@ struct RunRow {
   v1::GetStatusResponse status;
   std::optional<double> reward;  // of the newest step
 };
-
-bool IsRunDirectory(const fs::path& dir) {
-  std::error_code error;
-  return fs::exists(dir / "run.db", error) || fs::exists(dir / "blackbox", error);
-}
 
 absl::Status FillRow(RunRow& row) {
   TANDEM_ASSIGN_OR_RETURN(const auto view, RunDirView::Open(row.dir));

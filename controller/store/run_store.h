@@ -18,6 +18,7 @@
 #include "common/types/ledger_snapshot.h"
 #include "common/types/sample.h"
 #include "common/types/worker_load.h"
+#include "controller/store/sample_condition.h"
 
 namespace tandem {
 
@@ -287,7 +288,8 @@ struct EventRecord {
   std::string kind = "message";   // or "start", "end", "loss", "recovery", "undone", "checkpoint"
   std::string worker;             // "trainer 0"; "": of none
   std::string text;
-  bool shown = true;  // also as a message to the user at the terminal; not recorded
+  bool shown = true;     // also as a message to the user at the terminal; not recorded
+  bool recorded = true;  // false: of use to who watches alone; not recorded
 };
 
 // The facts of a run that ends after `steps` of its planned steps: the expected rise of the
@@ -332,6 +334,12 @@ struct SampleQuery {
   int64_t prompt_id = 0;    // not 0: of this prompt alone; and with step 0 of all steps
   bool evicted = false;     // those that dynamic sampling dropped, not those that are trained on
   bool evaluation = false;  // the responses of the validation after the step
+  std::optional<uint64_t> sample_id;        // the sample of this id alone
+  std::vector<SampleCondition> conditions;  // all of them hold
+  std::string contains;  // not empty: prompt or response has this text, letter for letter
+  // Sorts by it, and then as said above; samples of which it is not known come last.
+  std::optional<SampleField> order;
+  bool descending = false;
 };
 
 struct EvaluationQuery {

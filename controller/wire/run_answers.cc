@@ -11,6 +11,7 @@
 #include "controller/store/record_pages.h"
 #include "controller/store/time_stamp.h"
 #include "controller/wire/record_codec.h"
+#include "controller/wire/sample_filter.h"
 #include "tandem/v1/controller.pb.h"
 
 namespace tandem {
@@ -129,16 +130,21 @@ absl::StatusOr<v1::ListSamplesResponse> AnswerSamples(RunRecords& records,
                                                       const v1::ListSamplesRequest& request) {
   const int64_t limit =
       request.limit() <= 0 ? kMaxSamples : std::min<int64_t>(request.limit(), kMaxSamples);
-  TANDEM_ASSIGN_OR_RETURN(const int64_t step, StepOf(records, request));
-  TANDEM_ASSIGN_OR_RETURN(const SampleRecordPage page,
-                          records.ListSamples({.step = step,
-                                               .limit = limit,
-                                               .offset = std::max<int64_t>(0, request.offset()),
-                                               .max_bytes = kPageBytes,
-                                               .undone_by = request.undone_by(),
-                                               .prompt_id = request.prompt_id(),
-                                               .evicted = request.evicted(),
-                                               .evaluation = request.evaluation()}));
+  SampleQuery query = {.limit = limit,
+                       .offset = std::max<int64_t>(0, request.offset()),
+                       .max_bytes = kPageBytes,
+                       .undone_by = request.undone_by(),
+                       .prompt_id = request.prompt_id(),
+                       .evicted = request.evicted(),
+                       .evaluation = request.evaluation(),
+                       .contains = request.contains()};
+  if (request.has_sample_id()) query.sample_id = request.sample_id();
+  TANDEM_ASSIGN_OR_RETURN(query.conditions, ParseSampleFilter(request.where()));
+  TANDEM_ASSIGN_OR_RETURN(const auto order, ParseSampleOrder(request.sort()));
+  if (order) query.order = order->field;
+  if (order) query.descending = order->descending;
+  TANDEM_ASSIGN_OR_RETURN(query.step, StepOf(records, request));
+  TANDEM_ASSIGN_OR_RETURN(const SampleRecordPage page, records.ListSamples(query));
   v1::ListSamplesResponse response;
   for (const GroupRecord& group : page.groups) *response.add_groups() = ToProto(group);
   size_t bytes = response.ByteSizeLong();

@@ -16,7 +16,7 @@ MACHINES_OWN = re.compile(r"^(libc|libm|libdl|libpthread|librt|libresolv|libutil
                           r"|libstdc\+\+|libgcc_s|libcuda|libnvidia-.*)\.so")
 # What is linked in; their notices go along with the programs.
 LINKED_IN = ["libgrpc-dev", "libgrpc++-dev", "libprotobuf-dev", "libabsl-dev", "libre2-dev", "libc-ares-dev",
-             "libspdlog-dev", "libcli11-dev", "nlohmann-json3-dev"]
+             "libspdlog-dev", "libcli11-dev", "nlohmann-json3-dev", "libboost1.81-dev", "libjs-dygraphs"]
 # The run path of a package with LibTorch in it; of one without (a wheel) that of the link stays.
 WHOLE = "$ORIGIN/../lib"
 

@@ -40,6 +40,7 @@ ALLOWED = {
     "common/process": ["common/base"],
     "common/types": ["common/base"],
     "common/tcp": BASE,
+    "common/http": BASE,
     "common/model_spec": BASE,
     "common/memory": BASE + ["common/model_spec"],
     "common/rollout_correction": BASE,
@@ -77,17 +78,20 @@ ALLOWED = {
                               "controller/algorithm", "controller/data", "controller/generation",
                               "controller/partial_rollout", "controller/step", "controller/store", "controller/workers"],
     "controller/wire": BASE + ["common/net", "controller/store"],
+    "controller/view": BASE + ["common/config", "common/text", "controller/reward", "controller/store", "controller/wire"],
+    "controller/web": BASE + ["common/http", "controller/reward", "controller/store", "controller/view", "controller/wire"],
     "controller/api": BASE + ["common/net", "controller/plan", "controller/rollouts", "controller/run", "controller/step",
                               "controller/store", "controller/wire", "controller/workers"],
     # Chooses the parts of a run, and so knows every kind of each.
-    "controller/assembly": SHARED + ["common/device"] + CONTROLLER,
+    "controller/assembly": SHARED + ["common/device", "controller/web"] + CONTROLLER,
     # The entry point: flags, signals, exit code.
     "controller": BASE + ["common/config", "common/net", "controller/algorithm", "controller/assembly",
                           "controller/report", "controller/reward", "controller/run"],
     # tandemctl is a client of the API and of files: nothing of what runs. It prints the manifest of a model, and
     # plans for the device of this host.
     "controller/cli": SHARED + ["common/device", "common/weights", "controller/algorithm", "controller/data", "controller/plan",
-                                       "controller/report", "controller/reward", "controller/store", "controller/wire"],
+                                       "controller/report", "controller/reward", "controller/store", "controller/view",
+                                       "controller/web", "controller/wire"],
     # The rooms of a trainer worker.
     "trainer_worker/losses": BASE + ["common/comm", "common/rollout_correction"],
     "trainer_worker/shard": BASE + ["common/comm", "common/device", "common/formats", "common/memory",
@@ -174,6 +178,7 @@ PURPOSE = {
     "common/base": "status, log, clock, queue, Philox, integer arithmetic",
     "common/process": "threads and the thread pool, cores, signals, exit codes, Unix sockets, private files, injected faults",
     "common/types": "plain values that several rooms use: sample, tensor view, ledger snapshot, hash of bytes",
+    "common/http": "HTTP/1.1: requests, answers, a server",
     "common/tcp": "data connections between hosts, plain or TLS; who a peer is by its certificate",
     "common/model_spec": "description of a model: sizes, names and shapes of tensors, architectures",
     "common/memory": "every byte formula; the memory plan and the workers call the same ones",
@@ -203,6 +208,8 @@ PURPOSE = {
     "controller/generation": "how the samples of a step are generated: whole, in rounds, in the background",
     "controller/run": "the train loop, recovery, checkpoints, evaluation, pause and stop",
     "controller/wire": "the records of a run as messages of the users' API",
+    "controller/view": "what users see of a run, from the files in its directory",
+    "controller/web": "the dashboard: pages, their API, who may ask",
     "controller/api": "gRPC services for users and for workers",
     "controller/assembly": "reads the inputs, chooses the parts of a run, connects them",
     "controller": "`main.cc`: flags, signals, exit code",
@@ -223,7 +230,7 @@ PURPOSE = {
 }
 # Generated protobuf and gRPC: these folders, and files that adapt a service, a client or a stream,
 # or turn the controller's reply into a worker's options.
-PROTO_FOLDERS = {"common/config", "common/net", "controller/wire", "deploy/thread_sanitizer"}
+PROTO_FOLDERS = {"common/config", "common/net", "controller/view", "controller/web", "controller/wire", "deploy/thread_sanitizer"}
 PROTO_FILE = re.compile(r"(_service|_clients?|_stream|^worker_options)\.(h|cc)$")
 TORCH_FOLDERS = {"trainer_worker/losses"}
 # What is made for one kind of device is seen by the factory, and by what is made for the same kind.
@@ -352,7 +359,7 @@ def problem_with(path, layer, included):
     reads_config = included == CONFIG_MESSAGES
     if PROTO.search(included) and layer not in PROTO_FOLDERS and not PROTO_FILE.search(name) \
             and not in_ctl and not reads_config:
-        return "generated protobuf and gRPC belong in config, net, services, clients, streams and the commands of tandemctl"
+        return "generated protobuf and gRPC belong in config, net, view, web, wire, services, clients, streams and the commands of tandemctl"
     if TORCH.search(included) and layer not in TORCH_FOLDERS:
         return "LibTorch belongs in trainer_worker/losses"
     return None

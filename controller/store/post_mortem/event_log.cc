@@ -90,6 +90,7 @@ void EventLog::OnMessage(const std::string& text) {
 }
 
 void EventLog::OnEvent(const EventRecord& event) {
+  if (!event.recorded) return;
   {
     const MutexLock lock(events_mutex_);
     if (waiting_.size() == kMostKept) waiting_.erase(waiting_.begin());

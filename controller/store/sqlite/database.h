@@ -24,6 +24,10 @@ class SqliteStatement {
     (BindAt(++index, values), ...);
     return *this;
   }
+  // Binds one parameter, for statements of which the number of parameters varies.
+  void BindAt(int index, int64_t value);
+  void BindAt(int index, double value);
+  void BindAt(int index, const std::string& value);
 
   // True: a row can be read; false: there are no more.
   absl::StatusOr<bool> Step();
@@ -44,9 +48,6 @@ class SqliteStatement {
  private:
   friend class SqliteDatabase;
   SqliteStatement(sqlite3* db, sqlite3_stmt* statement);
-  void BindAt(int index, int64_t value);
-  void BindAt(int index, double value);
-  void BindAt(int index, const std::string& value);
   // Without a value: NULL.
   template <typename Value>
   void BindAt(int index, const std::optional<Value>& value) {

@@ -394,7 +394,33 @@ absl::Status RunQueries::AddPrompt(SqliteStatement& select, SampleRecord& sample
   return absl::OkStatus();
 }
 
-std::string RunQueries::WhereOf(const SampleQuery& query) const {
+std::string RunQueries::ColumnOf(const std::string& table, SampleField field) const {
+  static const std::map<SampleField, std::string> columns = {
+      {SampleField::kReward, "reward"},
+      {SampleField::kLength, "response_tokens"},
+      {SampleField::kPromptLength, "prompt_tokens"},
+      {SampleField::kAdvantage, "advantage"},
+      {SampleField::kMinLogProb, "min_log_prob"},
+      {SampleField::kRepetition, "repetition"},
+      {SampleField::kVersion, "weight_version"},
+      {SampleField::kGroup, "group_index"},
+      {SampleField::kIndex, "sample_index"},
+      {SampleField::kEnd, "finish_reason"}};
+  const auto column = columns.find(field);
+  if (column != columns.end()) {
+    return columns_.at(table).contains(column->second) ? column->second : "NULL";
+  }
+  if (table != "samples" || !Has("groups")) return "NULL";
+  std::string kind = "(SELECT CASE kind";
+  for (size_t i = 0; i < kGroupKinds; ++i) {
+    kind += fmt::format(" WHEN '{}' THEN {}", kGroupKindNames[i], i);
+  }
+  return kind +
+         " END FROM groups AS g WHERE g.step = samples.step AND g.group_index = "
+         "samples.group_index)";
+}
+
+std::string RunQueries::WhereOf(const std::string& table, const SampleQuery& query) const {
   std::vector<std::string> conditions;
   if (query.step != 0 || query.prompt_id == 0) {
     conditions.push_back(fmt::format("step = {}", query.step));
@@ -407,7 +433,44 @@ std::string RunQueries::WhereOf(const SampleQuery& query) const {
   } else if (query.evicted) {
     conditions.emplace_back("FALSE");  // an older build kept none
   }
+  if (query.sample_id) {
+    conditions.push_back(fmt::format("sample_id = {}", static_cast<int64_t>(*query.sample_id)));
+  }
+  int parameter = 1;  // the first is query.contains
+  for (const SampleCondition& condition : query.conditions) {
+    conditions.push_back(fmt::format("{} {} ?{}", ColumnOf(table, condition.field),
+                                     kComparisonSigns[static_cast<size_t>(condition.comparison)],
+                                     ++parameter));
+  }
+  if (!query.contains.empty()) {
+    const std::set<std::string>& there = columns_.at(table);
+    std::vector<std::string> texts = {"response"};
+    if (there.contains("prompt")) texts.emplace_back("prompt");
+    if (there.contains("prompt_id")) {
+      texts.emplace_back("(SELECT text FROM prompts WHERE id = prompt_id)");
+    }
+    // A text that is NULL has none.
+    for (std::string& text : texts) text = fmt::format("coalesce(instr({}, ?1), 0) > 0", text);
+    conditions.push_back(fmt::format("({})", fmt::join(texts, " OR ")));
+  }
   return fmt::format(" WHERE {}", fmt::join(conditions, " AND "));
+}
+
+void RunQueries::BindConditions(const SampleQuery& query, SqliteStatement& statement) {
+  statement.BindAt(1, query.contains);
+  int parameter = 1;
+  for (const SampleCondition& condition : query.conditions) {
+    statement.BindAt(++parameter, condition.number);
+  }
+}
+
+std::string RunQueries::OrderOf(const std::string& table, const SampleQuery& query) const {
+  std::string order = query.evaluation ? "step, group_index, sample_index" : "step, sample_id";
+  if (query.order) {
+    const std::string column = ColumnOf(table, *query.order);
+    order = fmt::format("{0} IS NULL, {0}{1}, {2}", column, query.descending ? " DESC" : "", order);
+  }
+  return " ORDER BY " + order;
 }
 
 absl::StatusOr<SampleRecordPage> RunQueries::ListSamples(const SampleQuery& query) const {
@@ -416,18 +479,19 @@ absl::StatusOr<SampleRecordPage> RunQueries::ListSamples(const SampleQuery& quer
   const std::string name = query.evaluation ? "eval_samples" : "samples";
   const std::string table = undone ? UndoneName(name) : name;
   if (!Has(table) || (query.prompt_id != 0 && !Has("prompts"))) return page;
-  const std::string rows = WhereOf(query);
+  const std::string rows = WhereOf(table, query);
   TANDEM_ASSIGN_OR_RETURN(SqliteStatement count,
                           db_->Prepare(fmt::format("SELECT COUNT(*) FROM {}{}", table, rows)));
+  BindConditions(query, count);
   TANDEM_RETURN_IF_ERROR(count.Step().status());
   page.total = count.Int(0);
   std::vector<std::string> columns = TableNamed("samples").columns;
   columns.emplace_back(undone ? "undone_by" : "0");
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement select,
-      db_->Prepare(fmt::format("{}{} ORDER BY step, {} LIMIT -1 OFFSET {}", Select(table, columns),
-                               rows, query.evaluation ? "group_index, sample_index" : "sample_id",
-                               query.offset)));
+      db_->Prepare(fmt::format("{}{}{} LIMIT -1 OFFSET {}", Select(table, columns), rows,
+                               OrderOf(table, query), query.offset)));
+  BindConditions(query, select);
   std::optional<SqliteStatement> prompt;
   if (Has("prompts")) {
     TANDEM_ASSIGN_OR_RETURN(prompt, db_->Prepare("SELECT text, truth FROM prompts WHERE id = ?"));
@@ -443,6 +507,53 @@ absl::StatusOr<SampleRecordPage> RunQueries::ListSamples(const SampleQuery& quer
   if (query.evaluation || query.prompt_id != 0) return page;
   TANDEM_ASSIGN_OR_RETURN(page.groups, GroupsOf(query));
   return page;
+}
+
+absl::StatusOr<std::vector<std::string>> RunQueries::ListMetricNames() const {
+  std::vector<std::string> names;
+  if (!Has("metric_names")) return NamesInSteps();
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
+                          db_->Prepare("SELECT name FROM metric_names ORDER BY name"));
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return names;
+    names.push_back(select.Text(0));
+  }
+}
+
+absl::StatusOr<std::vector<std::string>> RunQueries::NamesInSteps() const {
+  std::vector<std::string> names;
+  if (!Has("steps")) return names;
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare("SELECT DISTINCT m.key FROM steps, json_each(steps.metrics) AS m WHERE "
+                   "json_valid(steps.metrics) ORDER BY m.key"));
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return names;
+    names.push_back(select.Text(0));
+  }
+}
+
+absl::StatusOr<std::vector<std::pair<int64_t, double>>> RunQueries::ReadMetric(
+    const std::string& name, int64_t first_step, int64_t last_step) const {
+  std::vector<std::pair<int64_t, double>> values;
+  if (!Has("steps")) return values;
+  // An older build wrote the numbers of a step as one text.
+  const char* const query =
+      Has("metric_values")
+          ? "SELECT v.step, v.value FROM metric_values AS v WHERE v.name_id = (SELECT id FROM "
+            "metric_names WHERE name = ?) AND v.step BETWEEN ? AND ? ORDER BY v.step"
+          : "SELECT s.step, m.value FROM steps AS s, json_each(s.metrics) AS m WHERE m.key = ? AND "
+            "s.step BETWEEN ? AND ? AND json_valid(s.metrics) ORDER BY s.step";
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select, db_->Prepare(query));
+  select.Bind(name, first_step, last_step == 0 ? std::numeric_limits<int64_t>::max() : last_step);
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return values;
+    values.emplace_back(select.Int(0), select.IsNull(1) ? std::numeric_limits<double>::quiet_NaN()
+                                                        : select.Real(1));
+  }
 }
 
 absl::StatusOr<std::vector<EvaluationRecord>> RunQueries::ListEvaluations(

@@ -29,6 +29,13 @@ class RunQueries {
   absl::StatusOr<SampleRecordPage> ListSamples(const SampleQuery& query) const;
   absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations(const EvaluationQuery& query) const;
   absl::StatusOr<std::vector<EventRecord>> ListEvents(int64_t limit) const;
+  // Of all valid steps, sorted.
+  absl::StatusOr<std::vector<std::string>> ListMetricNames() const;
+  // (step, value) of the valid steps that have the metric, in ascending order; NaN: not a number.
+  // last_step 0: to the newest.
+  absl::StatusOr<std::vector<std::pair<int64_t, double>>> ReadMetric(const std::string& name,
+                                                                     int64_t first_step,
+                                                                     int64_t last_step) const;
 
  private:
   explicit RunQueries(SqliteDatabase* db) : db_(db) {}
@@ -49,8 +56,14 @@ class RunQueries {
   absl::Status AddUpdates(StepRecord& step, size_t* bytes) const;
   absl::Status AddSyncs(StepRecord& step, size_t* bytes) const;
   absl::Status AddLoad(StepRecord& step, size_t* bytes) const;
-  // The rows that a query asks for: " WHERE ...".
-  std::string WhereOf(const SampleQuery& query) const;
+  absl::StatusOr<std::vector<std::string>> NamesInSteps() const;
+  // The column, or expression, of a table of samples; "NULL" where it does not have it.
+  std::string ColumnOf(const std::string& table, SampleField field) const;
+  // The rows that a query asks for: " WHERE ...". Its conditions are parameters, which
+  // BindConditions sets.
+  std::string WhereOf(const std::string& table, const SampleQuery& query) const;
+  static void BindConditions(const SampleQuery& query, SqliteStatement& statement);
+  std::string OrderOf(const std::string& table, const SampleQuery& query) const;
   // Reads prompt and ground truth of a sample by `select`, of the table of prompts.
   absl::Status AddPrompt(SqliteStatement& select, SampleRecord& sample) const;
   // Rows of a RecordTable of one step, in the order of `order`.

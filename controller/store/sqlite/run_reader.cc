@@ -48,6 +48,21 @@ absl::StatusOr<RunInfo> SqliteRunReader::NewestRun() {
   return run;
 }
 
+absl::StatusOr<std::vector<std::string>> SqliteRunReader::ListMetricNames() {
+  const MutexLock lock(db_mutex_);
+  auto names = queries_.ListMetricNames();
+  if (!names.ok()) return WithRemedy(names.status());
+  return names;
+}
+
+absl::StatusOr<std::vector<std::pair<int64_t, double>>> SqliteRunReader::ReadMetric(
+    const std::string& name, int64_t first_step, int64_t last_step) {
+  const MutexLock lock(db_mutex_);
+  auto values = queries_.ReadMetric(name, first_step, last_step);
+  if (!values.ok()) return WithRemedy(values.status());
+  return values;
+}
+
 absl::StatusOr<std::vector<StepRecord>> SqliteRunReader::ListSteps(const StepQuery& query) {
   const MutexLock lock(db_mutex_);
   auto steps = queries_.ListSteps(query);

@@ -1,8 +1,10 @@
 // Reads RUN_DIR/run.db without changing it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/status/statusor.h>
@@ -24,6 +26,10 @@ class SqliteRunReader final : public RunRecords {
 
   // As RunQueries.
   absl::StatusOr<RunInfo> NewestRun();
+  absl::StatusOr<std::vector<std::string>> ListMetricNames();
+  absl::StatusOr<std::vector<std::pair<int64_t, double>>> ReadMetric(const std::string& name,
+                                                                     int64_t first_step,
+                                                                     int64_t last_step);
 
   absl::StatusOr<std::vector<StepRecord>> ListSteps(const StepQuery& query) override;
   absl::StatusOr<SampleRecordPage> ListSamples(const SampleQuery& query) override;

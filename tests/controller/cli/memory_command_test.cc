@@ -9,9 +9,9 @@
 
 #include "common/net/worker_codec.h"
 #include "controller/cli/reading_commands.h"
-#include "controller/cli/run_dir_view.h"
 #include "controller/plan/memory_plan.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
+#include "controller/view/run_dir_view.h"
 #include "tandem/v1/controller.pb.h"
 #include "tests/support/temp_dir.h"
 

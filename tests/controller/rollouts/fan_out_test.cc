@@ -125,7 +125,7 @@ TEST_CASE("rollouts behind one that failed are sent the version again, and it to
   ChainedSync sync;
   const absl::Status refusal = GENERATE(absl::DataLossError("arrived damaged"),
                                         absl::UnavailableError("the connection has ended"));
-  sync.outcomes = [&](const std::vector<SyncTarget>& chain) {
+  sync.outcomes = [&](const std::vector<SyncTarget>&) {
     return std::vector<SyncOutcome>{
         {.received_bytes = 10, .forwarded_bytes = 10}, {.status = refusal}, {.status = refusal}};
   };

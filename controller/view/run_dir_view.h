@@ -8,8 +8,8 @@
 
 #include <absl/status/statusor.h>
 
-#include "controller/cli/run_view.h"
 #include "controller/store/sqlite/run_reader.h"
+#include "controller/view/run_view.h"
 
 namespace tandem {
 
@@ -26,12 +26,16 @@ class RunDirView final : public RunView {
   // Which of the steps no checkpoint has.
   std::string NoteOnSteps(int64_t first, int64_t last) override;
 
+  const std::string& run_dir() const { return run_dir_; }
+  // Null: the run ended before it had any.
+  SqliteRunReader* records() { return records_.get(); }
+
  private:
   RunDirView(std::string run_dir, std::unique_ptr<SqliteRunReader> records)
       : run_dir_(std::move(run_dir)), records_(std::move(records)) {}
 
   const std::string run_dir_;
-  const std::unique_ptr<SqliteRunReader> records_;  // null: the run ended before it had any
+  const std::unique_ptr<SqliteRunReader> records_;
 };
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-#include "controller/cli/run_dir_view.h"
+#include "controller/view/run_dir_view.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "controller/cli/unsaved_steps.h"
 #include "controller/reward/answer_text.h"
 #include "controller/store/post_mortem/event_log.h"
 #include "controller/store/post_mortem/run_state.h"
 #include "controller/store/time_stamp.h"
+#include "controller/view/unsaved_steps.h"
 #include "controller/wire/run_answers.h"
 #include "tandem/v1/controller.pb.h"
 

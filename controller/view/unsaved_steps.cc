@@ -1,4 +1,4 @@
-#include "controller/cli/unsaved_steps.h"
+#include "controller/view/unsaved_steps.h"
 
 #include <algorithm>
 #include <filesystem>
