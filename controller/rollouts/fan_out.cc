@@ -51,8 +51,8 @@ class Chain final : public FanOut {
     for (const auto& [trainer, rollouts] : remote) {
       Lines& own = lines[trainer];
       if (rollouts.size() >= shortest_) {
-        own.push_back(NeighboursByHost(
-            rollouts, [this](int one, int other) { return ShareHost(one, other); }));
+        own.push_back(
+            ChainOrder(rollouts, [this](int one, int other) { return ShareHost(one, other); }));
       } else {
         for (const int rollout : rollouts) own.push_back({rollout});
       }
