@@ -42,6 +42,7 @@ struct Flags {
   std::vector<std::string> overrides;
   std::string bin_dir;
   double grace_seconds = 20;
+  bool has_grace = false;  // the user names it
   double stop_grace_seconds = 600;
   bool start_paused = false;
   bool dry_run = false;
@@ -168,7 +169,8 @@ int Start(const Flags& flags, LoadedConfig loaded, std::optional<SlurmLaunch> sl
   plan.launch_id = fmt::format("{}-{}", getpid(), absl::ToUnixNanos(RealClock().WallNow()));
   plan.agents = {.nodes = std::vector<std::string>(static_cast<size_t>(*agents)),
                  .interface = flags.interface,
-                 .tls_dir = CertificatesOfAgents(plan.tls_cert)};
+                 .tls_dir = CertificatesOfAgents(plan.tls_cert),
+                 .grace = flags.has_grace ? fmt::format("{}", flags.grace_seconds) : ""};
   if (slurm) {
     const absl::Status extended = slurm->Extend(&plan);
     if (!extended.ok()) return Fail(FailedAt::kInputs, Annotate(extended, "cluster.run_dir"));
@@ -237,9 +239,11 @@ int main(int argc, char** argv) {
   app.add_option("--set,OVERRIDES", flags.overrides,
                  "key=value, any number, before or after --config; --set itself may be omitted");
   app.add_option("--bin-dir", flags.bin_dir, "where tandem-controller and the workers are");
-  app.add_option("--grace", flags.grace_seconds, "seconds from asking to stop to killing")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  const CLI::Option* const grace =
+      app.add_option("--grace", flags.grace_seconds,
+                     "seconds from asking to stop to killing, on the hosts of agents too")
+          ->check(CLI::NonNegativeNumber)
+          ->capture_default_str();
   app.add_option("--stop-grace", flags.stop_grace_seconds,
                  "seconds that a controller has after Ctrl-C to finish a call and save")
       ->check(CLI::NonNegativeNumber)
@@ -269,5 +273,6 @@ int main(int argc, char** argv) {
     const int code = app.exit(e);
     return code == 0 ? 0 : tandem::kExitRefused;
   }
+  flags.has_grace = grace->count() > 0;
   return tandem::Launch(flags);
 }
