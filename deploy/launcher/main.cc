@@ -78,6 +78,16 @@ int DryRun(const Flags& flags) {
   return Fail(FailedAt::kInputs, absl::NotFoundError(command[0] + ": " + std::strerror(errno)));
 }
 
+// Whether there are agents that --interface could be for.
+absl::Status CheckInterface(const Flags& flags, const v1::Config& config) {
+  if (flags.interface.empty() || flags.slurm || flags.agents > 0) return absl::OkStatus();
+  if (TopologyOf(config).several_hosts()) return absl::OkStatus();
+  return InvalidArgument(
+      "--interface {}: all workers are on this host, and no other has to reach them: leave it out, "
+      "or have agents start the workers (--slurm, --agents, trainer.nnodes, rollout.nnodes)",
+      flags.interface);
+}
+
 // The hosts on which agents of a user's start the workers; 0: the launcher starts them itself.
 absl::StatusOr<int> HostsOfAgents(const Flags& flags, const v1::Config& config) {
   const Topology topology = TopologyOf(config);
@@ -205,6 +215,8 @@ int Launch(const Flags& flags) {
   }
   const v1::Config& config = loaded->config;
   if (!checked.ok()) return Fail(FailedAt::kConfig, checked);
+  const absl::Status interface = CheckInterface(flags, config);
+  if (!interface.ok()) return Fail(FailedAt::kConfig, interface);
   // A model that no worker can run is refused before anything is started for it.
   const auto model = CheckModel(config.model().path(), config.rollout().max_model_len());
   if (!model.ok()) return Fail(FailedAt::kInputs, model.status());
@@ -265,7 +277,7 @@ int main(int argc, char** argv) {
       ->excludes(slurm);
   app.add_option("--interface", flags.interface,
                  "network interface of every host, by which the others reach it, such as ib0; "
-                 "for --slurm and --agents");
+                 "where agents start the workers");
   app.add_flag("--start-paused", flags.start_paused, "train only what tandemctl asks for");
   try {
     app.parse(argc, argv);

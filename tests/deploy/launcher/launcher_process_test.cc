@@ -92,6 +92,16 @@ TEST_CASE("a config that cannot work ends with 64 before anything starts") {
   REQUIRE_FALSE(fs::exists(run.dir() + "/run"));
 }
 
+TEST_CASE("an interface is refused where no other host has to reach a worker") {
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--interface", "lo"}, {"--interface", "lo", "--dry-run"}}) {
+    ScriptRun run({.flags = flags});
+    REQUIRE(run.Wait() == 64);
+    REQUIRE(run.File("err").starts_with("--interface lo: all workers are on this host"));
+    REQUIRE_FALSE(fs::exists(run.dir() + "/run"));
+  }
+}
+
 TEST_CASE("a model type that nobody can run ends with 65 before anything starts") {
   ScriptRun run({.model_type = "mamba"});
   REQUIRE(run.Wait() == 65);
