@@ -12,7 +12,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "common/base/build_info.h"
@@ -27,6 +26,7 @@
 #include "common/process/directory_lock.h"
 #include "common/process/files/private_files.h"
 #include "common/process/pause_detector.h"
+#include "common/types/shell_word.h"
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/reward/check_reward.h"
 #include "deploy/launcher/process_loop.h"
@@ -119,9 +119,11 @@ void PrintAgents(const LaunchPlan& plan) {
                  .c_str(),
              stderr);
   for (size_t host = 0; host < hosts; ++host) {
-    std::fputs(
-        fmt::format("  {}\n", fmt::join(AgentCommand(plan, static_cast<int>(host)), " ")).c_str(),
-        stderr);
+    std::string line = " ";
+    for (const std::string& word : AgentCommand(plan, static_cast<int>(host))) {
+      line += " " + ShellWord(word);
+    }
+    std::fputs((line + "\n").c_str(), stderr);
   }
 }
 

@@ -1,5 +1,6 @@
 // The launcher program with scripts in place of controller and workers.
 #include "tests/deploy/launcher/script_run.h"
+#include "tests/support/temp_dir.h"
 
 namespace tandem {
 namespace {
@@ -100,6 +101,21 @@ TEST_CASE("an interface is refused where no other host has to reach a worker") {
     REQUIRE(run.File("err").starts_with("--interface lo: all workers are on this host"));
     REQUIRE_FALSE(fs::exists(run.dir() + "/run"));
   }
+}
+
+TEST_CASE("the commands of agents that a user shall start can be typed as they are") {
+  const testing::TempDir dir;
+  const std::string run_dir = dir.path() / "a run's";
+  ScriptRun run({.flags = {"--agents", "1", "--interface", "lo", "--set",
+                           "cluster.run_dir=" + run_dir, "cluster.listen=127.0.0.1:20001"}});
+  run.WaitForAll(1);
+  const std::string said = run.File("err");
+  INFO(said);
+  REQUIRE(said.find(" --interface lo ") != std::string::npos);
+  REQUIRE(said.find(" --log-dir '" + dir.path().string() + "/a run'\\''s/logs' --grace 5 ") !=
+          std::string::npos);
+  kill(run.pid("controller"), SIGUSR1);
+  REQUIRE(run.Wait() == 0);
 }
 
 TEST_CASE("a model type that nobody can run ends with 65 before anything starts") {
