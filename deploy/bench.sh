@@ -15,6 +15,7 @@
 #                alone, as root, in about three minutes (deploy/bench/hosts.py --help)
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+MODEL="$HOME_DIR/models/SmolLM2-135M-Instruct"
 split_values "--runs --only --model --peers" "$@"
 set -- "${given[@]}"
 if [ "${1:-}" = --only ] && [ "${2:-}" = build ]; then # has a --help of its own
@@ -23,12 +24,10 @@ if [ "${1:-}" = --only ] && [ "${2:-}" = build ]; then # has a --help of its own
 fi
 if [ "${1:-}" = --only ] && [ "${2:-}" = hosts ]; then
   shift 2
-  in_front deploy/build.sh tandem-comm-bench tandem-controller tandem-trainer tandem-rollout tandem-agent tandemctl
-  exec python3 deploy/bench/hosts.py --bin "$BUILD/bin" "$@"
+  exec python3 deploy/bench/hosts.py --bin "$BUILD/bin" --model "$MODEL" "$@" # builds once it knows that it can run
 fi
 usage_if_asked "$@"
 
-MODEL="$HOME_DIR/models/SmolLM2-135M-Instruct"
 peers=""
 arguments=()
 while (($# > 0)); do

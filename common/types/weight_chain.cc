@@ -10,7 +10,7 @@ int ShortestChain(const std::string& fan_out) {
   return fan_out == "chain" ? 2 : 3;
 }
 
-std::vector<int> NeighboursByHost(const std::vector<int>& rollouts, const ShareHost& share_host) {
+std::vector<int> ChainOrder(const std::vector<int>& rollouts, const ShareHost& share_host) {
   std::vector<std::vector<int>> hosts;
   for (const int rollout : rollouts) {
     const auto own = std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) {

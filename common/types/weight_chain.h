@@ -13,7 +13,8 @@ int ShortestChain(const std::string& fan_out);
 
 // Whether two rollouts, by their ranks, run on one host.
 using ShareHost = std::function<bool(int one, int other)>;
-// The same rollouts, those of a host behind the first of them: the weights come to each host once.
-std::vector<int> NeighboursByHost(const std::vector<int>& rollouts, const ShareHost& share_host);
+// The order in which they are a chain: the same rollouts, those of a host behind the first of them,
+// so that the weights come to each host once.
+std::vector<int> ChainOrder(const std::vector<int>& rollouts, const ShareHost& share_host);
 
 }  // namespace tandem

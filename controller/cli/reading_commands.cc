@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include <absl/strings/str_replace.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "common/base/status.h"
+#include "common/types/shell_word.h"
 #include "controller/cli/print_tables.h"
 #include "tandem/v1/controller.pb.h"
 
@@ -15,11 +15,7 @@ namespace tandem {
 
 std::string CommandWords(const std::string& option, const std::string& value) {
   if (value.empty()) return "";
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
-  const bool plain = value.find_first_not_of(kPlain) == std::string::npos;
-  const std::string word = plain ? value : "'" + absl::StrReplaceAll(value, {{"'", "'\\''"}}) + "'";
-  return (option.empty() ? "" : " " + option) + " " + word;
+  return (option.empty() ? "" : " " + option) + " " + ShellWord(value);
 }
 
 absl::Status ReadingCommands::ShowStatus() {

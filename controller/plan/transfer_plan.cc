@@ -92,7 +92,7 @@ void DivideIntoRounds(const RouteInput& input,
     for (const int rollout : over_tcp) route_of(rollout).round = round++;
     return;
   }
-  const std::vector<int> chain = NeighboursByHost(over_tcp, [&](int one, int other) {
+  const std::vector<int> chain = ChainOrder(over_tcp, [&](int one, int other) {
     return hosts.of_rollout[static_cast<size_t>(one)] ==
            hosts.of_rollout[static_cast<size_t>(other)];
   });

@@ -38,12 +38,14 @@ class Chain final : public FanOut {
   std::vector<SyncRound> Rounds(const SyncRoutes& routes,
                                 const std::vector<int>& receivers) const override {
     std::map<int, std::vector<int>> remote;
+    std::map<int, HostId> hosts;  // of those, by rollout
     std::map<int, Lines> lines;
     for (const int rollout : receivers) {
       const int trainer = routes.TrainerOf(rollout);
       const bool far = over_tcp_ && over_tcp_({.trainer = trainer, .rollout = rollout});
       if (far) {
         remote[trainer].push_back(rollout);
+        hosts[rollout] = HostOf(rollout);
       } else {
         lines[trainer].push_back({rollout});
       }
@@ -51,8 +53,9 @@ class Chain final : public FanOut {
     for (const auto& [trainer, rollouts] : remote) {
       Lines& own = lines[trainer];
       if (rollouts.size() >= shortest_) {
-        own.push_back(NeighboursByHost(
-            rollouts, [this](int one, int other) { return ShareHost(one, other); }));
+        own.push_back(ChainOrder(rollouts, [&hosts](int one, int other) {
+          return SameHost(hosts.at(one), hosts.at(other));
+        }));
       } else {
         for (const int rollout : rollouts) own.push_back({rollout});
       }
@@ -61,10 +64,10 @@ class Chain final : public FanOut {
   }
 
  private:
-  bool ShareHost(int one, int other) const {
-    const auto a = registry_.Find({WorkerRole::kRollout, one});
-    const auto b = registry_.Find({WorkerRole::kRollout, other});
-    return a && b && SameHost(a->announcement.host, b->announcement.host);
+  // Unknown while the rollout is not registered.
+  HostId HostOf(int rollout) const {
+    const auto entry = registry_.Find({WorkerRole::kRollout, rollout});
+    return entry ? entry->announcement.host : HostId();
   }
 
   const WorkerRegistry& registry_;

@@ -29,6 +29,7 @@ ROLLOUTS = 3
 STEPS = 4
 PORT = 7001
 LIMIT_SECONDS = 900  # of a run
+PROGRAMS = ("tandem-comm-bench", "tandem-controller", "tandem-trainer", "tandem-rollout", "tandem-agent", "tandemctl")
 
 
 def ip(*words):
@@ -181,13 +182,17 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, required=True)
     parser.add_argument("--mib", type=int, default=64, help="that two ranks exchange (default 64)")
     parser.add_argument("--gbit", type=float, default=1, help="of each host's link, each way (default 1)")
-    parser.add_argument("--model", default=str(ROOT / "models" / "SmolLM2-135M-Instruct"))
+    parser.add_argument("--model", type=pathlib.Path, required=True, help="default: that of deploy/fetch_model.sh")
     args = parser.parse_args()
+    if not (args.model / "config.json").exists():
+        sys.exit(f"no model in {args.model}: run deploy/fetch_model.sh, or name one with --model")
     lacks = [name for name in ("ip", "tc", "iperf3") if shutil.which(name) is None]
     if lacks:
         sys.exit(f"{', '.join(lacks)} not found: apt-get install iproute2 iperf3")
     if os.geteuid() != 0:
         sys.exit("network namespaces need root")
+    if subprocess.run([ROOT / "deploy" / "build.sh", *PROGRAMS], check=False).returncode != 0:
+        sys.exit("what is measured could not be built")
     about = machine()
     print(f"commit {commit()}, {about['cpu']}, {about['usable_cores']} cores, load {about['load_before']}")
     collectives(args.bin / "tandem-comm-bench", args.mib)

@@ -197,6 +197,7 @@ std::vector<std::string> AgentCommand(const LaunchPlan& plan, int host) {
   }
   flag("bin-dir", plan.bin_dir);
   flag("log-dir", run_dir + "/logs");
+  if (!agents.grace.empty()) flag("grace", agents.grace);
   if (!agents.tls_dir.empty()) {
     flag("tls-dir", agents.tls_dir);
   } else if (!plan.tls_ca.empty()) {

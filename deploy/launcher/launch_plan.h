@@ -22,6 +22,7 @@ struct AgentPlan {
   std::string shared_file;         // which a node that srun starts something on has to see
   std::string interface;           // of every node, by which others reach it; empty: its name is
   std::string tls_dir;             // of the certificates of agents and workers
+  std::string grace;               // their --grace; empty: its default
 };
 
 struct LaunchPlan {

@@ -12,7 +12,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "common/base/build_info.h"
@@ -27,6 +26,7 @@
 #include "common/process/directory_lock.h"
 #include "common/process/files/private_files.h"
 #include "common/process/pause_detector.h"
+#include "common/types/shell_word.h"
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/reward/check_reward.h"
 #include "deploy/launcher/process_loop.h"
@@ -42,6 +42,7 @@ struct Flags {
   std::vector<std::string> overrides;
   std::string bin_dir;
   double grace_seconds = 20;
+  bool has_grace = false;  // the user names it
   double stop_grace_seconds = 600;
   bool start_paused = false;
   bool dry_run = false;
@@ -77,6 +78,16 @@ int DryRun(const Flags& flags) {
   return Fail(FailedAt::kInputs, absl::NotFoundError(command[0] + ": " + std::strerror(errno)));
 }
 
+// Whether there are agents that --interface could be for.
+absl::Status CheckInterface(const Flags& flags, const v1::Config& config) {
+  if (flags.interface.empty() || flags.slurm || flags.agents > 0) return absl::OkStatus();
+  if (TopologyOf(config).several_hosts()) return absl::OkStatus();
+  return InvalidArgument(
+      "--interface {}: all workers are on this host, and no other has to reach them: leave it out, "
+      "or have agents start the workers (--slurm, --agents, trainer.nnodes, rollout.nnodes)",
+      flags.interface);
+}
+
 // The hosts on which agents of a user's start the workers; 0: the launcher starts them itself.
 absl::StatusOr<int> HostsOfAgents(const Flags& flags, const v1::Config& config) {
   const Topology topology = TopologyOf(config);
@@ -108,9 +119,11 @@ void PrintAgents(const LaunchPlan& plan) {
                  .c_str(),
              stderr);
   for (size_t host = 0; host < hosts; ++host) {
-    std::fputs(
-        fmt::format("  {}\n", fmt::join(AgentCommand(plan, static_cast<int>(host)), " ")).c_str(),
-        stderr);
+    std::string line = " ";
+    for (const std::string& word : AgentCommand(plan, static_cast<int>(host))) {
+      line += " " + ShellWord(word);
+    }
+    std::fputs((line + "\n").c_str(), stderr);
   }
 }
 
@@ -168,7 +181,8 @@ int Start(const Flags& flags, LoadedConfig loaded, std::optional<SlurmLaunch> sl
   plan.launch_id = fmt::format("{}-{}", getpid(), absl::ToUnixNanos(RealClock().WallNow()));
   plan.agents = {.nodes = std::vector<std::string>(static_cast<size_t>(*agents)),
                  .interface = flags.interface,
-                 .tls_dir = CertificatesOfAgents(plan.tls_cert)};
+                 .tls_dir = CertificatesOfAgents(plan.tls_cert),
+                 .grace = flags.has_grace ? fmt::format("{}", flags.grace_seconds) : ""};
   if (slurm) {
     const absl::Status extended = slurm->Extend(&plan);
     if (!extended.ok()) return Fail(FailedAt::kInputs, Annotate(extended, "cluster.run_dir"));
@@ -203,6 +217,8 @@ int Launch(const Flags& flags) {
   }
   const v1::Config& config = loaded->config;
   if (!checked.ok()) return Fail(FailedAt::kConfig, checked);
+  const absl::Status interface = CheckInterface(flags, config);
+  if (!interface.ok()) return Fail(FailedAt::kConfig, interface);
   // A model that no worker can run is refused before anything is started for it.
   const auto model = CheckModel(config.model().path(), config.rollout().max_model_len());
   if (!model.ok()) return Fail(FailedAt::kInputs, model.status());
@@ -237,9 +253,11 @@ int main(int argc, char** argv) {
   app.add_option("--set,OVERRIDES", flags.overrides,
                  "key=value, any number, before or after --config; --set itself may be omitted");
   app.add_option("--bin-dir", flags.bin_dir, "where tandem-controller and the workers are");
-  app.add_option("--grace", flags.grace_seconds, "seconds from asking to stop to killing")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  const CLI::Option* const grace =
+      app.add_option("--grace", flags.grace_seconds,
+                     "seconds from asking to stop to killing, on the hosts of agents too")
+          ->check(CLI::NonNegativeNumber)
+          ->capture_default_str();
   app.add_option("--stop-grace", flags.stop_grace_seconds,
                  "seconds that a controller has after Ctrl-C to finish a call and save")
       ->check(CLI::NonNegativeNumber)
@@ -261,7 +279,7 @@ int main(int argc, char** argv) {
       ->excludes(slurm);
   app.add_option("--interface", flags.interface,
                  "network interface of every host, by which the others reach it, such as ib0; "
-                 "for --slurm and --agents");
+                 "where agents start the workers");
   app.add_flag("--start-paused", flags.start_paused, "train only what tandemctl asks for");
   try {
     app.parse(argc, argv);
@@ -269,5 +287,6 @@ int main(int argc, char** argv) {
     const int code = app.exit(e);
     return code == 0 ? 0 : tandem::kExitRefused;
   }
+  flags.has_grace = grace->count() > 0;
   return tandem::Launch(flags);
 }

@@ -108,6 +108,7 @@ void Supervisor::OnWorkerExit(ProcessId id, ProcessExit exit, Instant now, Actio
       if (!is_agent_) return Restart(id, Died(id, exit), now, actions);
       // Without a controller its successor would end the same way.
       processes_[id].lost_controller = true;
+      processes_[id].as_agent = now - alive_at_ >= options_.silence;
       processes_[id].restart_at = now;
       return;
     case kExitRefused:
@@ -348,7 +349,11 @@ void Supervisor::StartDue(Instant now, Actions* actions) {
       // This counts as a restart, so that a worker that keeps exiting ends the run.
       return Restart(id, id.ToString() + " exited while the run continues", now, actions);
     }
-    if (process.lost_controller) {
+    if (process.lost_controller && process.as_agent) {
+      Say(id.ToString() + " had lost the controller, as this agent had: starting it again",
+          actions);
+      process.lost_controller = false;
+    } else if (process.lost_controller) {
       return Restart(id, id.ToString() + " had lost the controller", now, actions);
     }
     process.alive = true;

@@ -12,8 +12,9 @@
 // decides which processes it has (OnOrders) and whether the run is over (OnRunOver), and shows that
 // the run continues by its answers (OnAlive). A worker that exits with 0 was then let go by that
 // controller; it is missed, and started again, only if the controller still says so `leave_time`
-// later. One that found no controller is started again when that answers the agent. What cannot be
-// mended is reported to the controller (kReport), which ends the run:
+// later. One that found no controller is started again when that answers the agent; this counts as
+// a restart only where the agent had answers meanwhile. What cannot be mended is reported to the
+// controller (kReport), which ends the run:
 //
 //   Running ──worker misconfigured, restarts spent──▶ StoppingController ──run over, or `grace`─▶ ┐
 //      └──run over, controller lost or silent after all were let go, stopped──▶ StoppingWorkers ◀─┘
@@ -76,6 +77,8 @@ struct SupervisorOptions {
   absl::Duration stop_grace = absl::Minutes(10);  // the controller's when the user asks to stop
   // From a worker's exit with 0 to the controller's, and from the controller's exit to an agent's.
   absl::Duration leave_time = absl::Seconds(10);
+  // An agent that had no answer for so long when a worker lost the controller lost it as well.
+  absl::Duration silence = absl::Seconds(10);
   absl::Duration restart_delay = absl::Seconds(1);  // of a second and later restart of a process
   bool agents_may_stay_away = false;                // their hosts' workers run elsewhere
 };
@@ -113,6 +116,7 @@ class Supervisor {
     int deaths = 0;
     bool let_go = false;           // exited with 0 while the controller kept running
     bool lost_controller = false;  // an agent's: exited because the controller did not answer
+    bool as_agent = false;         // nor did it answer the agent
     bool wanted = true;
     bool dismissed = false;  // asked to end because it was not wanted
     Instant restart_at = Instant::InfiniteFuture();

@@ -45,6 +45,9 @@ struct TwoNodes : ClusterRig {
     }
     return true;
   }
+  void WaitForSecondStep(const std::string& job) const {
+    WaitForFault("the second step", [&] { return cluster.StateOf(job).ended(); });
+  }
   bool HasCheckpoint() const { return HasRunFile("checkpoints/latest"); }
 
   SlurmCluster& cluster = SlurmCluster::Shared();
@@ -96,7 +99,7 @@ TEST_CASE("a node that crashes is replaced by another, and the bits stay") {
   // Trainer 1 stands still in the second step, so that its node crashes then.
   rig.SetFault("trainer", 1, "train", 2, "stop");
   const std::string job = rig.cluster.Submit(rig, 2);
-  WaitUntil("the second step", [&] { return rig.FaultFired(); });
+  rig.WaitForSecondStep(job);
   rig.cluster.Do("crash", "node2");
   const JobState ended = rig.cluster.WaitForEnd(job);
   INFO(rig.Logs());
@@ -125,7 +128,7 @@ TEST_CASE("a job goes on without a node that crashes, on its spare one, and the 
   ElasticJob rig;
   rig.SetFault("trainer", 1, "train", 2, "stop");
   const std::string job = rig.SubmitOnThree();
-  WaitUntil("the second step", [&] { return rig.FaultFired(); });
+  rig.WaitForSecondStep(job);
   rig.cluster.Do("crash", "node2");
   const JobState ended = rig.cluster.WaitForEnd(job);
   INFO(rig.Logs());

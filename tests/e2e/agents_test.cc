@@ -105,7 +105,7 @@ TEST_CASE("an agent that dies takes its workers along, and another in its place 
   TestProcess& controller = rig.StartController();
   rig.StartAgentOn("a", 0);
   TestProcess& victim = rig.StartAgentOn("b", 1);
-  WaitUntil("a trainer in the middle of a step", [&] { return rig.FaultFired(); });
+  rig.WaitForFault("the middle of a step", controller);
   const ClusterRig::CtlResult table = rig.Ctl({"status"});
   INFO(table.output);
   REQUIRE(Has(table.output, "host 1 of 2"));
@@ -190,7 +190,7 @@ TEST_CASE("an agent that is stopped ends its workers, and its place is free at o
   TestProcess& controller = rig.StartController();
   rig.StartAgentOn("a", 0);
   TestProcess& stopped = rig.StartAgentOn("b", 1);
-  WaitUntil("a trainer in the middle of a step", [&] { return rig.FaultFired(); });
+  rig.WaitForFault("the middle of a step", controller);
   stopped.Signal(SIGUSR1);  // means nothing to it
   stopped.Signal(SIGTERM);
   REQUIRE(stopped.Wait() == 128 + SIGTERM);

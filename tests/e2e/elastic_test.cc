@@ -57,13 +57,6 @@ struct ElasticRun : ClusterRig {
       REQUIRE(StoredRecords(step) == OnOneHost().samples[static_cast<size_t>(step) - 1]);
     }
   }
-  void AwaitPhase(TestProcess& controller) {
-    WaitUntil("the phase", [&] {
-      if (FaultFired()) return true;
-      if (!controller.running()) FAIL("the run ended before the phase:\n" << Logs());
-      return false;
-    });
-  }
   void LoseAgent(TestProcess& agent) {
     agent.Signal(SIGKILL);
     REQUIRE(agent.Wait() == -SIGKILL);
@@ -90,7 +83,7 @@ TEST_CASE("a spare host runs the workers of one that is lost, and the bits stay"
   rig.SetFault(by_rollout ? "rollout" : "trainer", 1, phase, 2, "wait");
   std::vector<TestProcess*> agents;
   TestProcess& controller = rig.StartAll(&agents);
-  rig.AwaitPhase(controller);
+  rig.WaitForFault("the phase", controller);
   rig.LoseAgent(*agents[1]);
   INFO(phase);
   rig.RequireOutcome(controller);
@@ -106,7 +99,7 @@ TEST_CASE(
   rig.SetFault("trainer", 1, "train", 2, "wait");
   std::vector<TestProcess*> agents;
   TestProcess& controller = rig.StartAll(&agents);
-  rig.AwaitPhase(controller);
+  rig.WaitForFault("the phase", controller);
   rig.LoseAgent(*agents[1]);
   rig.RequireOutcome(controller);
   REQUIRE(Has(rig.Log("controller"), "beside its own, and is slower for it"));
@@ -117,7 +110,7 @@ TEST_CASE("a host that was only cut off runs nothing more when it is back") {
   rig.SetFault("trainer", 1, "train", 2, "stop");
   std::vector<TestProcess*> agents;
   TestProcess& controller = rig.StartAll(&agents);
-  rig.AwaitPhase(controller);
+  rig.WaitForFault("the phase", controller);
   agents[1]->Signal(SIGSTOP);  // its workers go on, and their beats are refused
   WaitUntil("the move", [&] { return Has(rig.Log("controller"), ") is lost: host 2 on c"); });
   agents[1]->Signal(SIGCONT);
@@ -139,7 +132,7 @@ TEST_CASE("apart, a run goes on without the rollouts of a lost host, and the bit
   rig.SetFault("rollout", 1, phase, 2, "wait");
   std::vector<TestProcess*> agents;
   TestProcess& controller = rig.StartAll(&agents);
-  rig.AwaitPhase(controller);
+  rig.WaitForFault("the phase", controller);
   rig.LoseAgent(*agents[2]);
   INFO(phase);
   rig.RequireOutcome(controller);
@@ -153,7 +146,7 @@ TEST_CASE("apart, a host that comes later runs the rollouts that were left out")
   rig.AddFault("rollout", 1, "generate", 1, "wait");
   std::vector<TestProcess*> agents;
   TestProcess& controller = rig.StartAll(&agents);
-  rig.AwaitPhase(controller);
+  rig.WaitForFault("the phase", controller);
   rig.LoseAgent(*agents[2]);
   WaitUntil("the loss", [&] { return Has(rig.Log("controller"), "goes on without rollout 1"); });
   TestProcess& back = rig.StartAgentOf(2);

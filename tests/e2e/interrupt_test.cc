@@ -61,7 +61,7 @@ TEST_CASE("Ctrl-C in the middle of a sync aborts the sync, keeps the step and re
   // The model is one bucket; the first sync is that of the start.
   rig.SetFault("trainer", 0, "sync.bucket", 2, "stop");
   TestProcess& launcher = rig.Launch();
-  WaitUntil("the trainer to stop in its sync", [&] { return rig.FaultFired(); });
+  rig.WaitForFault("the trainer's stop in its sync", launcher);
   pid_t trainer = 0;
   const auto status =
       rig.WaitForStatus("the sync", [](const auto& s) { return s.phase() == "sync"; });

@@ -29,7 +29,7 @@ void RequireNothingLost(const std::string& point, const std::string& others) {
   rig.SetPairs(2);
   rig.SetFault("controller", 0, point, 2, "stop");
   TestProcess& launcher = rig.Launch();
-  WaitUntil("the controller to stop", [&] { return rig.FaultFired() || !launcher.running(); });
+  rig.WaitForFault("the controller's stop", launcher);
   Signal(rig, others, SIGSTOP);
   absl::SleepFor(kPause);
   Signal(rig, "tandem-", SIGCONT);

@@ -134,7 +134,7 @@ TEST_CASE("a run that is killed in train is read from its files, and then resume
   // In the second step.
   rig.SetFault("trainer", 1, "train", 2, "stop");
   TestProcess& launcher = rig.Launch();
-  WaitUntil("the trainer to stop", [&] { return rig.FaultFired(); });
+  rig.WaitForFault("the trainer's stop", launcher);
   const auto running = nlohmann::json::parse(Shown(rig, {"status", "--json"}));
   REQUIRE(running.at("state") == "running");
   REQUIRE(running.at("from_files") == false);

@@ -23,10 +23,10 @@ constexpr int64_t kWarmUp = 10;  // cycles until every buffer that stays has its
 // each cycle that stayed would still be more.
 #ifdef __SANITIZE_ADDRESS__
 constexpr int64_t kQuarantineBytes = 384 << 20;
-constexpr bool kNamedAlone = true;
+constexpr bool kCountOnlyNamed = true;
 #else
 constexpr int64_t kQuarantineBytes = 0;
-constexpr bool kNamedAlone = false;
+constexpr bool kCountOnlyNamed = false;
 #endif
 // ThreadSanitizer maps what it knows of memory piece by piece, the more the longer a process runs:
 // its memory does not tell whether the program's grows.
@@ -81,7 +81,7 @@ int64_t Mappings() {
   int64_t count = 0;
   for (std::string line; std::getline(maps, line);) {
     const bool named = line.find('/') != std::string::npos;
-    if (named || !kNamedAlone) ++count;
+    if (named || !kCountOnlyNamed) ++count;
   }
   return count;
 }

@@ -1,12 +1,11 @@
 // The program tandem-rollout, started as a process against a controller that lives in the test.
 #include <csignal>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
 #include <grpcpp/channel.h>
-#include <spawn.h>
-#include <sys/wait.h>
 
 #include "common/base/mutex.h"
 #include "common/config/config.h"
@@ -18,9 +17,8 @@
 #include "tests/support/build_folder.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test_process.h"
 #include "tests/support/tiny_model.h"
-
-extern char** environ;
 
 namespace tandem {
 namespace {
@@ -74,7 +72,7 @@ struct Job {
   testing::TempDir dir;
   OneWorkerController controller;
   std::unique_ptr<RpcServer> server;
-  pid_t pid = -1;
+  std::optional<testing::TestProcess> worker;
 
   Job() {
     const std::string model = (dir.path() / "model").string();
@@ -91,30 +89,14 @@ struct Job {
     reply.mutable_config()->mutable_rollout()->set_load_format("safetensors");
     reply.mutable_config()->mutable_cluster()->set_heartbeat_seconds(0.05);
   }
-  ~Job() {
-    if (pid > 0) {
-      kill(pid, SIGKILL);
-      waitpid(pid, nullptr, 0);
-    }
-  }
 
   void Start() {
     server =
         RpcServer::Start("unix:" + (dir.path() / "controller.sock").string(), {&controller}, {})
             .value();
-    std::vector<std::string> args = {testing::BuildFolder("bin") + "/tandem-rollout",
-                                     "--controller", server->address(), "--rank", "1"};
-    std::vector<char*> argv;
-    for (std::string& arg : args) argv.push_back(arg.data());
-    argv.push_back(nullptr);
-    REQUIRE(posix_spawn(&pid, argv[0], nullptr, nullptr, argv.data(), environ) == 0);
-  }
-  int ExitCode() {
-    int status = 0;
-    REQUIRE(waitpid(pid, &status, 0) == pid);
-    pid = -1;
-    REQUIRE(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    worker.emplace(
+        testing::ProcessOptions{.argv = {testing::BuildFolder("bin") + "/tandem-rollout",
+                                         "--controller", server->address(), "--rank", "1"}});
   }
 };
 
@@ -150,7 +132,7 @@ TEST_CASE("The worker registers, serves what it loaded, and ends when told to") 
   REQUIRE(reader->Finish().ok());
 
   job.controller.Stop();
-  REQUIRE(job.ExitCode() == 0);
+  REQUIRE(job.worker->Wait() == 0);
 }
 
 TEST_CASE("SIGTERM and the Shutdown call end the worker cleanly") {
@@ -159,14 +141,14 @@ TEST_CASE("SIGTERM and the Shutdown call end the worker cleanly") {
     job.Start();
     const v1::RegisterRequest registered = job.controller.WaitReady();
     if (by_signal) {
-      kill(job.pid, SIGTERM);
+      job.worker->Signal(SIGTERM);
     } else {
       const auto stub = v1::RolloutService::NewStub(MakeChannel(registered.address()).value());
       grpc::ClientContext context;
       v1::RolloutShutdownResponse response;
       REQUIRE(stub->Shutdown(&context, {}, &response).ok());
     }
-    REQUIRE(job.ExitCode() == 0);
+    REQUIRE(job.worker->Wait() == 0);
   }
 }
 
@@ -187,7 +169,7 @@ TEST_CASE("What cannot work is refused with exit code 64") {
   }
   SECTION("no model") { std::filesystem::remove_all(job.dir.path() / "model"); }
   job.Start();
-  REQUIRE(job.ExitCode() == 64);
+  REQUIRE(job.worker->Wait() == 64);
 }
 
 }  // namespace tandem

@@ -123,6 +123,18 @@ void ClusterRig::AddFault(const std::string& role,
 
 bool ClusterRig::FaultFired() const { return fs::exists(dir() / fmt::format("fault-{}", faults_)); }
 
+void ClusterRig::WaitForFault(const std::string& what, TestProcess& run) const {
+  WaitForFault(what, [&run] { return !run.running(); });
+}
+
+void ClusterRig::WaitForFault(const std::string& what, const std::function<bool()>& over) const {
+  WaitUntil(what, [&] {
+    if (FaultFired()) return true;
+    if (!over() || FaultFired()) return false;
+    throw std::runtime_error("the run ended before " + what + ":\n" + EndsOfLogs());
+  });
+}
+
 std::vector<std::string> ClusterRig::ConfigFlags() const {
   std::ofstream file(config_file());
   for (const auto& [key, value] : config_) file << key << ": " << value << "\n";
@@ -226,6 +238,24 @@ bool ClusterRig::HasRunFile(const std::string& name) const {
 std::string ClusterRig::Log(const std::string& role, int rank) const {
   if (role == "launcher") return FileText(launcher_log());
   return RunFile(fmt::format("logs/{}-{}.log", role, rank));
+}
+
+std::string ClusterRig::EndsOfLogs() const {
+  constexpr size_t kShown = 6000;  // characters of each
+  std::vector<fs::path> paths = {launcher_log()};
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(run_dir() + "/logs", none)) {
+    paths.push_back(entry.path());
+  }
+  std::sort(paths.begin() + 1, paths.end());
+  std::string logs;
+  for (const fs::path& path : paths) {
+    const std::string text = FileText(path);
+    if (text.empty()) continue;
+    logs += fmt::format("---- {}\n{}", path.filename().string(),
+                        text.substr(text.size() > kShown ? text.size() - kShown : 0));
+  }
+  return logs;
 }
 
 std::map<int64_t, nlohmann::json> ClusterRig::Metrics() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -58,6 +59,10 @@ class ClusterRig {
                 const std::string& action = "kill");
   // The last one that was set or added.
   bool FaultFired() const;
+  // Waits for that. Throws std::runtime_error with the ends of all logs where the run ends before,
+  // as `run` or `over` says; `what`: what was to come.
+  void WaitForFault(const std::string& what, TestProcess& run) const;
+  void WaitForFault(const std::string& what, const std::function<bool()>& over) const;
   // Of everything started from now on: writing beyond gives EFBIG.
   void LimitFileSize(std::optional<int64_t> bytes) { file_size_limit_ = bytes; }
   // Runs start in this folder from now on, with the same model and data.
@@ -110,7 +115,7 @@ class ClusterRig {
 
   // What the running controller says of itself; nullopt until it listens.
   std::optional<v1::GetStatusResponse> Status() const;
-  // Waits for a status that satisfies `wanted`; gives up early when `process` ends.
+  // Waits for a status that satisfies `wanted`.
   template <typename Wanted>
   v1::GetStatusResponse WaitForStatus(const std::string& what, Wanted&& wanted) const {
     std::optional<v1::GetStatusResponse> status;
@@ -130,6 +135,8 @@ class ClusterRig {
   std::string RunFile(const std::string& name) const { return FileText(run_dir() + "/" + name); }
   bool HasRunFile(const std::string& name) const;
   std::string Log(const std::string& role, int rank = 0) const;
+  // The ends of all logs, each below its name.
+  std::string EndsOfLogs() const;
   // Lines of metrics.jsonl that hold a step, the last of each step, by step.
   std::map<int64_t, nlohmann::json> Metrics() const;
   // The lines of evaluations, by the step after which they were made.

@@ -32,9 +32,11 @@ constexpr size_t kShownOutput = 6000;  // characters
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
-  const int output = open(options.output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-  dup2(output, STDOUT_FILENO);
-  dup2(output, STDERR_FILENO);
+  if (!options.output.empty()) {
+    const int output = open(options.output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+  }
   if (options.file_size_limit) {
     const auto bytes = static_cast<rlim_t>(*options.file_size_limit);
     const rlimit limit{bytes, bytes};

@@ -1,4 +1,5 @@
-// A program started by a test: it cannot outlive the test, and its output is kept.
+// A program started by a test: it cannot outlive the test, or the thread that started it, and its
+// output is kept.
 #pragma once
 
 #include <map>
@@ -15,7 +16,7 @@ namespace tandem::testing {
 struct ProcessOptions {
   std::vector<std::string> argv;           // argv[0] is the path of the program
   std::map<std::string, std::string> env;  // added to the environment of the test
-  std::string output;                      // file for stdout and stderr, appended
+  std::string output;  // file for stdout and stderr, appended; empty: they are the test's own
   std::optional<int64_t> file_size_limit;  // RLIMIT_FSIZE in bytes: writing on gives EFBIG
 };
 

@@ -40,11 +40,12 @@ absl::StatusOr<AgentAnswer> AgentRegistry::Beat(const AgentNews& news) {
   const absl::Status checked = Check(news);
   if (absl::IsAlreadyExists(checked)) asked_for_place_[news.host_index] = clock_.Now();
   TANDEM_RETURN_IF_ERROR(checked);
-  heard_[news.host_index] = {clock_.Now(), news.host};
   if (news.leaving) {
     agents_.erase(news.host_index);
+    left_[news.host_index] = {clock_.Now(), news.host};
     return AgentAnswer{};
   }
+  left_.erase(news.host_index);
   AgentEntry& entry = agents_[news.host_index];
   const bool is_new = entry.news.boot_nonce != news.boot_nonce;
   if (is_new) entry = AgentEntry{};
@@ -167,20 +168,28 @@ bool AgentRegistry::IsGone(int index) const {
   // One on the same place waits for the end of that silence, and asks again in a moment.
   const auto asked = asked_for_place_.find(index);
   if (asked != asked_for_place_.end() && clock_.Now() - asked->second < kAskAgain) return false;
-  const auto heard = heard_.find(index);
-  if (heard == heard_.end()) return clock_.Now() - began_ >= options_.join_time;
-  return clock_.Now() - heard->second.at >= options_.heartbeat_timeout;
+  const auto heard = Heard(index);
+  if (!heard) return clock_.Now() - began_ >= options_.join_time;
+  return clock_.Now() - heard->at >= options_.heartbeat_timeout;
+}
+
+std::optional<AgentRegistry::LastHeard> AgentRegistry::Heard(int index) const {
+  if (const auto agent = agents_.find(index); agent != agents_.end()) {
+    return LastHeard{agent->second.last_heartbeat, agent->second.news.host};
+  }
+  const auto left = left_.find(index);
+  return left == left_.end() ? std::nullopt : std::optional(left->second);
 }
 
 std::string AgentRegistry::PlaceText(int index) const {
-  const auto heard = heard_.find(index);
-  return heard == heard_.end() ? fmt::format("host {}", index)
-                               : fmt::format("host {} on {}", index, heard->second.host.Text());
+  const auto heard = Heard(index);
+  return heard ? fmt::format("host {} on {}", index, heard->host.Text())
+               : fmt::format("host {}", index);
 }
 
 MovedWorkers AgentRegistry::Moved(const HostMove& move) const {
   MovedWorkers moved{.workers = move.workers};
-  if (move.to != HostAssignment::kNobody) moved.to = heard_.at(move.to).host;
+  if (move.to != HostAssignment::kNobody) moved.to = agents_.at(move.to).news.host;
   const std::string workers = move.WorkersText();
   if (move.from == HostAssignment::kNobody) {
     moved.text = fmt::format("{}, which no host ran, are for {} now", workers, PlaceText(move.to));

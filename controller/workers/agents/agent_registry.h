@@ -109,6 +109,12 @@ class AgentRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(agents_mutex_);
   bool IsHere(int index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(agents_mutex_);
   bool IsGone(int index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(agents_mutex_);
+  // The last that was heard of the agents of a host; nullopt: there was none yet.
+  struct LastHeard {
+    Instant at;
+    HostId host;
+  };
+  std::optional<LastHeard> Heard(int index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(agents_mutex_);
   // "host 1 on b (boot 1f2e3d4c)"
   std::string PlaceText(int index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(agents_mutex_);
   MovedWorkers Moved(const HostMove& move) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(agents_mutex_);
@@ -117,12 +123,8 @@ class AgentRegistry {
   Clock& clock_;
   mutable Mutex agents_mutex_;
   std::map<int, AgentEntry> agents_ ABSL_GUARDED_BY(agents_mutex_);  // by index
-  // When each agent was heard of last, and where it is, those that have left included.
-  struct LastHeard {
-    Instant at;
-    HostId host;
-  };
-  std::map<int, LastHeard> heard_ ABSL_GUARDED_BY(agents_mutex_);
+  // Those that have left and that nobody has followed, by index.
+  std::map<int, LastHeard> left_ ABSL_GUARDED_BY(agents_mutex_);
   // When another process asked last for the place of an agent that may still be alive.
   std::map<int, Instant> asked_for_place_ ABSL_GUARDED_BY(agents_mutex_);
   std::optional<HostAssignment> assignment_ ABSL_GUARDED_BY(agents_mutex_);  // from the first beat

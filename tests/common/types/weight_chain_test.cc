@@ -7,8 +7,8 @@ namespace {
 
 TEST_CASE("rollouts of a host are neighbours in a chain, hosts in the order of their first") {
   const auto share_host = [](int one, int other) { return one % 3 == other % 3; };
-  REQUIRE(NeighboursByHost({1, 2, 3, 4, 6, 7}, share_host) == std::vector<int>{1, 4, 7, 2, 3, 6});
-  REQUIRE(NeighboursByHost({}, share_host).empty());
+  REQUIRE(ChainOrder({1, 2, 3, 4, 6, 7}, share_host) == std::vector<int>{1, 4, 7, 2, 3, 6});
+  REQUIRE(ChainOrder({}, share_host).empty());
 }
 
 TEST_CASE("a chain has three rollouts or more, two where it was asked for, or there is none") {

@@ -2,6 +2,7 @@
 // rollout holds the whole old version or none, the next update succeeds, and nothing has leaked.
 #include <functional>
 
+#include <signal.h>
 #include <unistd.h>
 
 #include "tests/common/weights/ordered_client.h"

@@ -1,5 +1,7 @@
 // Trainer and rollout as two processes: whole updates with small and large slots (W10), and the
 // death or hang of either side (W11).
+#include <signal.h>
+
 #include "common/net/update_codec.h"
 #include "tests/common/weights/memory_rollout.h"
 #include "tests/common/weights/pair_processes.h"

@@ -10,9 +10,6 @@
 
 #include <catch2/catch.hpp>
 #include <grpcpp/grpcpp.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/numeric.h"
@@ -24,6 +21,7 @@
 #include "tests/common/weights/pair_fixture.h"
 #include "tests/fakes/memory_weights.h"
 #include "tests/support/patience.h"
+#include "tests/support/test_process.h"
 #include "trainer_worker/weight_sync/grpc_update_client.h"
 #include "trainer_worker/weight_sync/weight_check.h"
 #include "trainer_worker/weight_sync/weight_publisher.h"
@@ -33,29 +31,23 @@ namespace tandem::testing {
 // A process of RunPairPeer; killed when it goes out of scope.
 class Peer {
  public:
-  explicit Peer(const std::vector<std::string>& arguments) {
-    std::vector<std::string> command = PairPeerCommand();
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    for (std::string& argument : command) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    REQUIRE(posix_spawn(&pid_, argv[0], nullptr, nullptr, argv.data(), environ) == 0);
-  }
-  ~Peer() { Wait(SIGKILL); }
-  Peer(const Peer&) = delete;
-  Peer& operator=(const Peer&) = delete;
-  pid_t pid() const { return pid_; }
+  explicit Peer(const std::vector<std::string>& arguments)
+      : process_({.argv = Command(arguments)}) {}
+  pid_t pid() const { return process_.pid(); }
   // Exit code, or -signal.
   int Wait(int signal_first = 0) {
-    if (pid_ == 0) return 0;
-    if (signal_first != 0) kill(pid_, signal_first);
-    int status = 0;
-    waitpid(std::exchange(pid_, 0), &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    if (signal_first != 0) process_.Signal(signal_first);
+    return process_.Wait();
   }
 
  private:
-  pid_t pid_ = 0;
+  static std::vector<std::string> Command(const std::vector<std::string>& arguments) {
+    std::vector<std::string> command = PairPeerCommand();
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return command;
+  }
+
+  TestProcess process_;
 };
 
 struct Pair {

@@ -1,5 +1,6 @@
 // The launcher program with scripts in place of controller and workers.
 #include "tests/deploy/launcher/script_run.h"
+#include "tests/support/temp_dir.h"
 
 namespace tandem {
 namespace {
@@ -90,6 +91,31 @@ TEST_CASE("a config that cannot work ends with 64 before anything starts") {
   REQUIRE(run.File("err").find("trainer rank 1 has no partner rollout rank 1") !=
           std::string::npos);
   REQUIRE_FALSE(fs::exists(run.dir() + "/run"));
+}
+
+TEST_CASE("an interface is refused where no other host has to reach a worker") {
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--interface", "lo"}, {"--interface", "lo", "--dry-run"}}) {
+    ScriptRun run({.flags = flags});
+    REQUIRE(run.Wait() == 64);
+    REQUIRE(run.File("err").starts_with("--interface lo: all workers are on this host"));
+    REQUIRE_FALSE(fs::exists(run.dir() + "/run"));
+  }
+}
+
+TEST_CASE("the commands of agents that a user shall start can be typed as they are") {
+  const testing::TempDir dir;
+  const std::string run_dir = dir.path() / "a run's";
+  ScriptRun run({.flags = {"--agents", "1", "--interface", "lo", "--set",
+                           "cluster.run_dir=" + run_dir, "cluster.listen=127.0.0.1:20001"}});
+  run.WaitForAll(1);
+  const std::string said = run.File("err");
+  INFO(said);
+  REQUIRE(said.find(" --interface lo ") != std::string::npos);
+  REQUIRE(said.find(" --log-dir '" + dir.path().string() + "/a run'\\''s/logs' --grace 5 ") !=
+          std::string::npos);
+  kill(run.pid("controller"), SIGUSR1);
+  REQUIRE(run.Wait() == 0);
 }
 
 TEST_CASE("a model type that nobody can run ends with 65 before anything starts") {

@@ -424,6 +424,23 @@ TEST_CASE("a worker that lost the controller is started again when the agent hea
   REQUIRE(Text(f.supervisor.OnRunOver(69, "lost", f.now)) == "finish 69");
 }
 
+TEST_CASE("a controller that agent and workers have lost costs no restarts") {
+  Fixture f(AgentOptions());
+  f.supervisor.OnAlive(f.now);
+  for (int loss = 0; loss < 5; ++loss) {
+    f.now += absl::Seconds(120);
+    REQUIRE(f.Exit(kTrainer1, 69).empty());
+    REQUIRE(f.Exit(kRollout1, 69).empty());
+    f.now += absl::Seconds(1);
+    f.supervisor.OnAlive(f.now);
+    const Actions actions = f.supervisor.OnTick(f.now);
+    REQUIRE(Text(actions) == "spawn trainer 1, spawn rollout 1");
+    REQUIRE(Said(actions).starts_with("trainer 1 had lost the controller, as this agent had"));
+  }
+  const Actions died = f.supervisor.OnExit(kTrainer1, {.signal = SIGKILL}, f.now);
+  REQUIRE(Said(died) == "trainer 1 died: signal 9 (Killed); restart 1 of 2\n");
+}
+
 TEST_CASE("an agent's orders start new processes and end those that are gone") {
   Fixture f({.max_restarts = 1});
   REQUIRE(f.started.empty());

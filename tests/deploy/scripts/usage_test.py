@@ -71,6 +71,11 @@ class UsageTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (64, ""))
         self.assertIn("rollout.n", done.stderr)
 
+    def test_a_benchmark_that_has_no_model_names_the_script_that_makes_it_before_it_builds(self):
+        done = run(ROOT / "deploy" / "bench.sh", "--only=hosts", "--model=/no/such/model")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertEqual(done.stderr, "no model in /no/such/model: run deploy/fetch_model.sh, or name one with --model\n")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -44,7 +44,7 @@ std::string TextBetween(std::string_view text, size_t begin, size_t end) {
 
 // glibc's memmem is linear even if `part` almost matches at every position. AddressSanitizer looks
 // at all of the rest of `text` at each call.
-size_t FindLonger(std::string_view text, std::string_view part, size_t pos) {
+size_t FindByMemmem(std::string_view text, std::string_view part, size_t pos) {
   const void* hit = ::memmem(text.data() + pos, text.size() - pos, part.data(), part.size());
   if (hit == nullptr) return std::string_view::npos;
   return static_cast<size_t>(static_cast<const char*>(hit) - text.data());
@@ -54,7 +54,7 @@ size_t FindLonger(std::string_view text, std::string_view part, size_t pos) {
 
 size_t FindText(std::string_view text, std::string_view part, size_t pos) {
   if (part.empty() || pos >= text.size()) return text.find(part, pos);
-  const size_t at = part.size() == 1 ? text.find(part.front(), pos) : FindLonger(text, part, pos);
+  const size_t at = part.size() == 1 ? text.find(part.front(), pos) : FindByMemmem(text, part, pos);
   return MayWork(std::min(at, text.size()) - pos + part.size()) ? at : std::string_view::npos;
 }
 

@@ -70,6 +70,7 @@ TEST_CASE("a job has a controller, and an agent on each node that finds it with 
     REQUIRE(Value(agent, "--hosts") == "2");
     REQUIRE(Value(agent, "--node") == "127.0.0." + std::to_string(host + 1));
     REQUIRE(Value(agent, "--tls-dir") == certs);
+    REQUIRE(Value(agent, "--grace") == "5");  // the launcher's
   }
   REQUIRE(testing::fs::exists(certs + "/agent.pem"));
   kill(run.pid("controller"), SIGUSR1);
