@@ -2,7 +2,6 @@
 // told apart by --node on one machine.
 #include <algorithm>
 #include <csignal>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -156,7 +155,7 @@ TEST_CASE("apart, a host that comes later runs the rollouts that were left out")
              worker.state() == "registered";
     });
   });
-  std::ofstream(rig.dir() / "fault-1.go") << "go";
+  rig.ReleaseFault();
   rig.RequireOutcome(controller);
   REQUIRE(back.Wait() == 0);
   REQUIRE(Has(rig.Log("controller"), "rollout 1, which no host ran"));

@@ -123,6 +123,10 @@ void ClusterRig::AddFault(const std::string& role,
 
 bool ClusterRig::FaultFired() const { return fs::exists(dir() / fmt::format("fault-{}", faults_)); }
 
+void ClusterRig::ReleaseFault() const {
+  std::ofstream(dir() / fmt::format("fault-{}.go", faults_)) << "go";
+}
+
 void ClusterRig::WaitForFault(const std::string& what, TestProcess& run) const {
   WaitForFault(what, [&run] { return !run.running(); });
 }

@@ -59,6 +59,8 @@ class ClusterRig {
                 const std::string& action = "kill");
   // The last one that was set or added.
   bool FaultFired() const;
+  // Lets the process go on that this one has made wait.
+  void ReleaseFault() const;
   // Waits for that. Throws std::runtime_error with the ends of all logs where the run ends before,
   // as `run` or `over` says; `what`: what was to come.
   void WaitForFault(const std::string& what, TestProcess& run) const;

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/common/weights/ordered_client.h"
