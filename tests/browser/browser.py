@@ -12,7 +12,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 WAIT_SECONDS = 60  # for what takes well below a second where the machine has nothing else to do
 THEMES = ("light", "dark")
-WIDTHS = (380, 1440)
+WIDTHS = (380, 720, 1440)  # 720: a screen of 1440 at 200 %
 
 
 def missing():

@@ -170,7 +170,9 @@ async function refresh() {
     say(error.status ? error.message :
       'The server does not answer. What is shown is the last that it said; it is asked again.');
   }
-  if (live && shown === now) timer = setTimeout(refresh, askAgain);
+  if (!live || shown !== now) return;
+  clearTimeout(timer);  // of another answer that came meanwhile
+  timer = setTimeout(refresh, askAgain);
 }
 
 async function show() {
@@ -210,6 +212,8 @@ async function show() {
     now.view = view ?? {};
     main.replaceChildren(root);
     main.dataset.shown = location.hash;
+    // What had the focus is gone: those who hear the page begin at its top.
+    if (document.activeElement === document.body) main.focus({preventScroll: true});
     now.view.shown?.();
     say('');
     scrollTo(0, places.get(location.hash) ?? 0);
@@ -243,7 +247,7 @@ async function helper() {
 document.getElementById('help').addEventListener('click', async () => (await helper()).help());
 document.addEventListener('keydown', async (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  if (event.target.closest?.('input,textarea,select')) {
+  if (event.target.closest?.('input:not([type=checkbox], [type=range]), textarea, select')) {
     if (event.key === 'Escape') event.target.blur();
     return;
   }

@@ -138,10 +138,10 @@ class Chart {
       dateWindow: this.group.range, xRangePad: 4, logscale: Boolean(this.spec.logarithmic),
       axes: {x: {drawGrid: false, pixelsPerLabel: 44, axisLabelFormatter: (value) =>
         Number.isInteger(value) ? count(value) : ''},
-      y: {axisLabelFormatter: ticks('y'), axisLabelWidth: 50, pixelsPerLabel: 34,
+      y: {axisLabelFormatter: ticks('y'), axisLabelWidth: 50, pixelsPerLabel: 24,
         independentTicks: true,
         includeZero: Boolean(stacked || this.spec.fromZero)},
-      y2: {axisLabelFormatter: ticks('y2'), axisLabelWidth: 46, drawGrid: false, pixelsPerLabel: 34,
+      y2: {axisLabelFormatter: ticks('y2'), axisLabelWidth: 46, drawGrid: false, pixelsPerLabel: 24,
         independentTicks: true,
         includeZero: true}},
       underlayCallback: (canvas, area, graph) => this.mark(canvas, area, graph),

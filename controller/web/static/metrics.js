@@ -10,7 +10,7 @@ const exactSteps = 800;    // of one answer
 const prefixOf = (name) => (name.includes('/') ? name.slice(0, name.indexOf('/')) : 'other');
 
 export async function show(page) {
-  const {names} = await page.ofRun('/metrics');
+  let {names} = await page.ofRun('/metrics');
   const dygraphs = loadCharts();
   const wanted = new Set();   // names of charts that have been seen
   const answers = new Map();  // name to its series
@@ -51,7 +51,8 @@ export async function show(page) {
       }
     }
   }
-  const askAll = () => ask([...wanted]).catch(() => {});
+  const inSight = () => [...wanted].filter((name) => charts.get(name).element.offsetParent);
+  const askAll = () => ask(inSight()).catch(() => {});
   let waiting = [];
   const askSoon = debounce(30, () => {
     const some = waiting;
@@ -140,7 +141,7 @@ export async function show(page) {
     charts.forEach((_, name) => draw(name));
   });
 
-  if (filter.value === '' && names.some((name) => name.startsWith('actor/'))) opened.set('actor', true);
+  if (filter.value === '') opened.set('actor', true);
   changed();
   drawList();
   page.root.append(h('div', {class: 'title'}, h('h1', null, 'Metrics'), filter),
@@ -151,7 +152,12 @@ export async function show(page) {
       if (run.status.step === step) return;
       step = run.status.step;
       page.run = run;
-      await ask([...wanted]);
+      const now = (await page.ofRun('/metrics')).names;
+      if (now.join() !== names.join()) {
+        names = now;
+        drawList();
+      }
+      await ask(inSight());
     },
     shown: () => dygraphs.then(() => group.repaint(), (error) => fill(summary, error.message)),
     close: () => group.close(),

@@ -75,8 +75,11 @@ export async function show(page) {
   const events = h('ol', {class: 'events'});
   const range = h('p', {class: 'note range'});
   const facts = h('dl', {class: 'facts'});
-  let group = null;
+  let group = new ChartGroup();
+  let known;  // names of the run's series
+  let specs = [];
   let drawn = [];
+  let wanted = [];
   let asked = '';
   let newest = null;
 
@@ -109,10 +112,11 @@ export async function show(page) {
     crew.update(status.workers ?? []);
   }
 
-  async function showCurves(names, specs) {
+  async function showCurves() {
+    if (wanted.length === 0) return;
     const [from, to] = group.range ?? [];
     const [{series}, {evaluations}] = await Promise.all([
-      page.ofRun('/series', {name: names, points: 240, from: from && Math.max(1, Math.floor(from)),
+      page.ofRun('/series', {name: wanted, points: 240, from: from && Math.max(1, Math.floor(from)),
         to: to && Math.ceil(to)}),
       page.ofRun('/evaluations')]);
     const held = evaluations.filter((one) => one.metrics['val/reward/mean'] !== undefined &&
@@ -139,31 +143,42 @@ export async function show(page) {
         h('span', {class: 'text'}, event.text))));
   }
 
-  const {names} = await page.ofRun('/metrics');
-  const timings = names.filter((name) => name.startsWith('timing_s/') && name !== 'timing_s/step');
-  const specs = charts(timings);
-  const wanted = [...new Set(specs.flatMap((spec) => spec.lines.flatMap((line) => [line.of, line.half, line.rest])))]
-      .filter((name) => name && names.includes(name));
-  group = new ChartGroup({onZoom: (to) => {
-    fill(range, to ? [`The charts show steps ${count(Math.max(1, Math.floor(to[0])))} to ${count(Math.ceil(to[1]))}. `,
-      h('button', {type: 'button', class: 'quiet', onclick: () => group.zoom(null)}, 'Show all steps')]
-      : 'Drag in a chart to zoom in.');
-    showCurves(wanted, specs).catch(() => {});
-  }});
-  drawn = specs.map((spec) => group.add(spec));
-  grid.append(...drawn.map((chart) => chart.element));
+  // Charts for what the run has recorded until now: a young run gets more names.
+  async function prepare() {
+    const {names} = await page.ofRun('/metrics');
+    if (names.join() === known) return;
+    known = names.join();
+    specs = charts(names.filter((name) => name.startsWith('timing_s/') && name !== 'timing_s/step'));
+    wanted = [...new Set(specs.flatMap((spec) => spec.lines.flatMap((line) => [line.of, line.half, line.rest])))]
+        .filter((name) => name && names.includes(name));
+    group.close();
+    group = new ChartGroup({onZoom: zoomed});
+    drawn = specs.map((spec) => group.add(spec));
+    grid.replaceChildren(...(names.length > 0 ? drawn.map((chart) => chart.element) : []));
+    showRange();
+  }
+  function showRange() {
+    const to = group.range;
+    fill(range, known === '' ? 'No step is finished yet. The curves begin with the first.' : !to ? 'Drag in a chart to zoom in.'
+      : [`The charts show steps ${count(Math.max(1, Math.floor(to[0])))} to ${count(Math.ceil(to[1]))}. `,
+        h('button', {type: 'button', class: 'quiet', onclick: () => group.zoom(null)}, 'Show all steps')]);
+  }
+  function zoomed() {
+    showRange();
+    showCurves().catch(() => {});
+  }
 
   async function refresh(fresh) {
     run = fresh ?? run;
     const key = `${run.status.step} ${run.status.state} ${run.held_out}`;
     if (asked !== key) {
-      const [{steps}] = await Promise.all([page.ofRun('/steps', {limit: 1}), showCurves(wanted, specs), showEvents()]);
+      await prepare();
+      const [{steps}] = await Promise.all([page.ofRun('/steps', {limit: 1}), showCurves(), showEvents()]);
       newest = steps[0];
       asked = key;
     }
     showFacts();
   }
-  fill(range, 'Drag in a chart to zoom in.');
   page.root.append(h('h1', {class: 'unseen'}, `Overview of ${run.id}`), alerts, tiles,
       h('div', {class: 'chart-bar'}, range, marksKey()), grid, crewSection,
       section('Newest events', events, note(link(page.address('events'), 'All events'))),

@@ -77,7 +77,7 @@ export async function show(page) {
     textBlock('Response', sample.response ?? '', `${count(sample.response_tokens)} tokens, end: ${ending(sample.finish_reason)}`),
     sample.ground_truth ? textBlock('Ground truth', sample.ground_truth, '') : note('The data has no ground truth for this prompt.')])),
   section('Reward terms', terms.length > 0 ? simpleTable({caption: 'Reward terms', columns: [
-    {title: 'Term', cell: ([name]) => name}, {title: 'Value', number: true, cell: ([, value]) => number(value)}]}, terms)
+    {title: 'Term', wide: true, cell: ([name]) => name}, {title: 'Value', number: true, cell: ([, value]) => number(value)}]}, terms)
     : note('The reward function gave no terms beside the reward.')),
   section('Weight versions', segments(sample)),
   section('Its group', family.length > 1 ? siblingsTable(page, family, sample.sample_id)

@@ -106,7 +106,7 @@ export async function show(page) {
       problem.hidden = true;
       made.update(rows);
       more.hidden = !next;
-      fill(summary, `${count(rows.length)} of ${count(answer.total)} samples are shown.` +
+      fill(summary, current === 0 ? 'No step is finished yet. Samples appear here with the first.' : `${count(rows.length)} of ${count(answer.total)} samples are shown.` +
         (chosen.step ? '' : ' Without a chosen step these are the newest, and they change with each step.'));
     } catch (error) {
       if (error.name === 'AbortError') return;

@@ -108,7 +108,7 @@ function allMetrics(metrics) {
   const names = Object.keys(metrics).sort();
   const made = h('div');
   const draw = (text) => fill(made, simpleTable({caption: 'Metrics', empty: 'No metric has this in its name.', columns: [
-    {title: 'Metric', cell: (name) => name},
+    {title: 'Metric', wide: true, cell: (name) => name},
     {title: 'Value', number: true, cell: (name) => number(metrics[name], 5)}]},
   names.filter((name) => name.includes(text))));
   draw('');
