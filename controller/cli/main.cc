@@ -16,6 +16,7 @@
 #include "controller/cli/api_commands.h"
 #include "controller/cli/batch_command.h"
 #include "controller/cli/certs/certs_command.h"
+#include "controller/cli/compare_command.h"
 #include "controller/cli/kubernetes/manifests_command.h"
 #include "controller/cli/local_commands.h"
 #include "controller/cli/lora_command.h"
@@ -65,6 +66,7 @@ struct Options {
   MemoryOptions memory;
   ReportOptions report;
   UiOptions ui;
+  CompareOptions compare;
   BatchInspectOptions batch;
   int64_t eval_n = 0, max_prompts = 0;
   double eval_temperature = 1.0;
@@ -210,6 +212,7 @@ class CommandLine {
     AddMemory();
     AddReport();
     AddUi();
+    AddCompare();
   }
 
   void AddRuns() {
@@ -268,6 +271,21 @@ class CommandLine {
         });
     AddRunDirectory(report);
     report->add_option("--html", o_.report.html, "file to write; without: RUN_DIR/report.html");
+  }
+
+  void AddCompare() {
+    CLI::App* compare = Local(
+        &app_, "compare", "where two runs part; exits 1 if they do", [this]() -> absl::Status {
+          o_.compare.json = globals_.json;
+          TANDEM_ASSIGN_OR_RETURN(const bool equal, CompareCommand(o_.compare, std::cout));
+          exit_code_ = equal ? 0 : 1;
+          return absl::OkStatus();
+        });
+    compare->add_option("A", o_.compare.a, "run directory")->required();
+    compare->add_option("B", o_.compare.b, "another run directory")->required();
+    compare->add_option("--at", o_.compare.step, "this step alone; 0: all that both have")
+        ->check(IsStep)
+        ->capture_default_str();
   }
 
   void AddUi() {
