@@ -102,6 +102,13 @@ class Pages(unittest.TestCase):
         self.browser.press("ARROW_RIGHT", "ARROW_RIGHT")
         self.browser.wait("[...document.querySelectorAll('.chart:has(canvas) .at')].every((e) => e.textContent === "
                           "document.querySelector('.at').textContent && e.textContent !== '')")
+        steps = "[...document.querySelectorAll('.chart:has(canvas) .plot')].map((e) => e.ariaLabel.split('Steps ')[1])"
+        whole = self.browser.run(f"return {steps}")
+        self.browser.drag(".plot", 0.4, 0.7)
+        self.browser.wait("document.querySelector('.range button') !== null")
+        self.browser.wait(f"{steps}.every((text, i) => text !== arguments[0][i])", whole)
+        self.browser.run("document.querySelector('.range button').click()")
+        self.browser.wait(f"{steps}.every((text, i) => text === arguments[0][i])", whole)
 
     def test_hostile_texts_are_shown_as_escapes(self):
         for name in ("sample", "samples", "events", "overview", "step", "metrics-found"):

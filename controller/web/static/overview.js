@@ -138,7 +138,7 @@ export async function show(page) {
   async function showEvents() {
     const {events: list} = await page.ofRun('/events', {limit: 200});
     group.setMarks(eventMarks(list));
-    fill(events, list.slice(0, 8).map((event) => h('li', {class: event.severity},
+    fill(events, list.length === 0 ? h('li', null, 'No events are recorded.') : list.slice(0, 8).map((event) => h('li', {class: event.severity},
         h('time', {datetime: event.time}, time(event.time)), h('span', {class: 'kind'}, eventKinds[event.kind]?.name ?? event.kind),
         h('span', {class: 'text'}, event.text))));
   }
