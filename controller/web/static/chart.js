@@ -1,7 +1,7 @@
 // Curves over steps: dygraphs with a legend, marks, a shared cursor, a table of the same numbers and
 // a sentence for those who do not see them.
 import {details, fill, h, simpleTable} from '/static/dom.js';
-import {count, number} from '/static/format.js';
+import {count, number, palette} from '/static/format.js';
 import {extremes} from '/static/series.js';
 
 let library = null;
@@ -27,7 +27,6 @@ export function loadCharts() {
 }
 
 const dashes = [null, [7, 4], [2, 3], [9, 3, 2, 3], [4, 4]];
-export const palette = ['blue', 'orange', 'green', 'purple', 'sky', 'vermillion', 'yellow', 'grey'];
 const colour = (name) =>
   getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim() || '#888';
 
@@ -176,7 +175,7 @@ class Chart {
     canvas.save();
     canvas.font = '11px system-ui, sans-serif';
     canvas.textAlign = 'center';
-    let last = -Infinity;
+    const placed = [];
     for (const {x, sign, tone} of this.group.marks) {
       const left = graph.toDomXCoord(x);
       if (left < area.x || left > area.x + area.w) continue;
@@ -188,8 +187,9 @@ class Chart {
       canvas.lineTo(left, area.y + area.h);
       canvas.stroke();
       canvas.globalAlpha = 1;
-      if (left - last > 9) canvas.fillText(sign, left, area.y + 10);
-      last = left;
+      if (placed.some((other) => Math.abs(other - left) < 10)) continue;
+      canvas.fillText(sign, left, area.y + 10);
+      placed.push(left);
     }
     canvas.restore();
   }
@@ -234,7 +234,8 @@ class Chart {
   }
 
   showLegend(row) {
-    fill(this.at, row === null ? '' : `step ${count(this.x[row])}`);
+    const events = row === null ? [] : this.group.marks.filter((mark) => this.nearest(mark.x) === row);
+    fill(this.at, row === null ? '' : [`step ${count(this.x[row])}`, ...new Set(events.map((mark) => ` ${mark.sign} ${mark.name}`))]);
     fill(this.legend, this.lines.map((line) => {
       const {colour: paint, dash} = this.style(line);
       const value = row === null ? extremes(line.values.mid).last : line.values.mid[row];

@@ -74,6 +74,7 @@ export async function show(page) {
   const crewSection = section('Workers', crew.element);
   const events = h('ol', {class: 'events'});
   const range = h('p', {class: 'note range'});
+  const dying = h('div');
   const facts = h('dl', {class: 'facts'});
   let group = new ChartGroup();
   let known;  // names of the run's series
@@ -108,6 +109,9 @@ export async function show(page) {
         count(status.attempt) : null], ['Runs for', duration(status.uptime_seconds)],
       ['Numerics', run.numerics_class], ['Build', run.build], ['Directory', run.run_dir]]
         .filter(([, value]) => value).map(([name, value]) => [h('dt', null, name), h('dd', null, value)]));
+    if (['killed', 'failed', 'unknown'].includes(status.state) && dying.childElementCount === 0) {
+      import('/static/last_words.js').then(({lastWords}) => dying.replaceChildren(lastWords(status) ?? ''), () => {});
+    }
     crewSection.hidden = (status.workers ?? []).length === 0;
     crew.update(status.workers ?? []);
   }
@@ -181,7 +185,7 @@ export async function show(page) {
   }
   page.root.append(h('h1', {class: 'unseen'}, `Overview of ${run.id}`), alerts, tiles,
       h('div', {class: 'chart-bar'}, range, marksKey()), grid, crewSection,
-      section('Newest events', events, note(link(page.address('events'), 'All events'))),
+      dying, section('Newest events', events, note(link(page.address('events'), 'All events'))),
       section('About this run', facts));
   await refresh();
   return {refresh, shown: () => dygraphs.then(() => group.repaint(), (error) => fill(range, error.message)),

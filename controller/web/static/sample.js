@@ -1,8 +1,7 @@
 // One sample: its whole texts, its reward, the weights that made it, and the rest of its group.
 import {fill, h, link, note, section, simpleTable, textNodes, tile} from '/static/dom.js';
-import {count, ending, missing, number, percent, time, toNumber} from '/static/format.js';
+import {count, ending, missing, number, palette, percent, time, toNumber} from '/static/format.js';
 
-const palette = ['blue', 'orange', 'green', 'purple', 'sky', 'vermillion', 'yellow', 'grey'];
 const dropped = 'The texts of this step are not kept any more; trainer.steps_with_texts says for how many steps they are.';
 
 function textBlock(title, text, extra) {

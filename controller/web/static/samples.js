@@ -6,7 +6,7 @@ import {groupKind} from '/static/step.js';
 const presets = [
   ['All', {}], ['Best', {sort: '-reward'}], ['Worst', {sort: 'reward'}], ['Longest', {sort: '-length'}],
   ['Least likely token', {sort: 'min_log_prob'}], ['Most repetitive', {sort: '-repetition'}],
-  ['Cut by length', {where: 'end=length'}],
+  ['Cut by length', {where: 'end=length'}], ['Mixed groups', {where: 'kind=mixed'}],
 ];
 const sorts = [['', 'group and index'], ['-reward', 'reward, highest first'], ['reward', 'reward, lowest first'],
   ['-length', 'length, longest first'], ['length', 'length, shortest first'],
@@ -142,7 +142,8 @@ export async function show(page) {
       buttons, problem, summary, made.element, more,
       h('details', {class: 'note'}, h('summary', null, 'What a condition can say'), h('p', null,
           'Comparisons with “and” between them, such as “reward<=0 and length>200 and end=length”. ' +
-          'They may name reward, advantage, length, group, index, version, min_log_prob, repetition and end.')));
+          'They may name reward, advantage, length, prompt_length, min_log_prob, repetition, version, group, index, ' +
+          'end (stop, length, aborted, cut) and kind of the group (mixed, all_right, all_wrong, all_equal, evicted).')));
   return {refresh: async (run) => {
     const newest = toNumber(run.status.made_step) || toNumber(run.status.step);
     if (newest === last && current > 0) return;

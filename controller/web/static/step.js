@@ -1,8 +1,6 @@
 // One step: what it measured, where its seconds went, its groups, distributions, updates and syncs.
 import {details, fill, h, link, note, section, simpleTable, svg, tile} from '/static/dom.js';
-import {bytes, count, duration, groupKinds, missing, number, percent, shareOf, time, toNumber, withInterval} from '/static/format.js';
-
-const palette = ['blue', 'orange', 'green', 'purple', 'sky', 'vermillion', 'yellow', 'grey'];
+import {bytes, count, duration, groupKinds, missing, number, palette, percent, shareOf, time, toNumber, withInterval} from '/static/format.js';
 
 export function groupKind(kind) {
   const known = groupKinds[kind];
