@@ -36,6 +36,7 @@ export class ChartGroup {
     this.charts = [];
     this.marks = [];
     this.range = null;  // [from, to] of the zoom
+    this.at = null;     // the step of the cursor
     this.onZoom = onZoom;
     this.theme = matchMedia('(prefers-color-scheme: dark)');
     this.repaint = () => this.charts.forEach((chart) => chart.paint());
@@ -52,6 +53,7 @@ export class ChartGroup {
     this.repaint();
   }
   point(x, source) {
+    this.at = x;
     for (const chart of this.charts) chart.point(x, chart === source);
   }
   zoom(range) {
@@ -77,7 +79,7 @@ class Chart {
     this.visible = false;
     this.legend = h('ul', {class: 'legend'});
     this.at = h('span', {class: 'at'});
-    this.plot = h('div', {class: 'plot', role: 'img', tabindex: '0',
+    this.plot = h('div', {class: 'plot', role: 'img', tabindex: '0', 'aria-label': `Chart of ${spec.title}, which is being loaded`,
       onkeydown: (event) => this.keyed(event)});
     this.none = h('p', {class: 'note none', hidden: true}, spec.missing ?? 'The run recorded no such numbers.');
     this.numbers = details('Table of these numbers', () => this.table());
@@ -158,7 +160,8 @@ class Chart {
   }
 
   paint() {
-    this.showLegend(null);
+    const row = this.group.at === null ? null : this.nearest(this.group.at);
+    this.showLegend(row);
     if (!this.visible || this.lines.length === 0 || !globalThis.Dygraph || !this.plot.isConnected) return;
     const names = this.lines.map((line) => line.i).join();
     if (this.graph && this.drawn !== names) {
@@ -169,6 +172,7 @@ class Chart {
     const {file, ...options} = this.options();
     if (this.graph) this.graph.updateOptions({file, ...options});
     else this.graph = new globalThis.Dygraph(this.plot, file, options);
+    if (row !== null) this.graph.setSelection(row);
   }
 
   mark(canvas, area, graph) {
@@ -216,15 +220,13 @@ class Chart {
   keyed(event) {
     const step = {ArrowLeft: -1, ArrowRight: 1}[event.key];
     if (event.key === 'Escape') {
-      this.cursor = undefined;
       this.group.zoom(null);
       this.group.point(null, null);
     }
     if (!step || this.x.length === 0) return;
     event.preventDefault();
-    const at = (this.cursor ?? (step > 0 ? -1 : this.x.length)) + step;
-    this.cursor = Math.max(0, Math.min(this.x.length - 1, at));
-    this.group.point(this.x[this.cursor], null);
+    const at = this.group.at === null ? (step > 0 ? -1 : this.x.length) : this.nearest(this.group.at);
+    this.group.point(this.x[Math.max(0, Math.min(this.x.length - 1, at + step))], null);
   }
 
   say(line, value) {
