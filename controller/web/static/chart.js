@@ -32,11 +32,11 @@ const colour = (name) =>
 
 // Charts that have their cursor, marks and zoom in common.
 export class ChartGroup {
-  constructor({onZoom} = {}) {
+  constructor({onZoom, range = null} = {}) {
     this.charts = [];
     this.marks = [];
-    this.range = null;  // [from, to] of the zoom
-    this.at = null;     // the step of the cursor
+    this.range = range;  // [from, to] of the zoom
+    this.at = null;      // the step of the cursor
     this.onZoom = onZoom;
     this.theme = matchMedia('(prefers-color-scheme: dark)');
     this.repaint = () => this.charts.forEach((chart) => chart.paint());
@@ -79,8 +79,8 @@ class Chart {
     this.visible = false;
     this.legend = h('ul', {class: 'legend'});
     this.at = h('span', {class: 'at'});
-    this.plot = h('div', {class: 'plot', role: 'img', tabindex: '0', 'aria-label': `Chart of ${spec.title}, which is being loaded`,
-      onkeydown: (event) => this.keyed(event)});
+    this.plot = h('div', {class: 'plot', role: 'img', tabindex: '0',
+      'aria-label': `Chart of ${spec.title}, which is being loaded`, onkeydown: (event) => this.keyed(event)});
     this.none = h('p', {class: 'note none', hidden: true}, spec.missing ?? 'The run recorded no such numbers.');
     this.numbers = details('Table of these numbers', () => this.table());
     this.element = h('figure', {class: 'chart'}, h('figcaption', null,
@@ -237,7 +237,8 @@ class Chart {
 
   showLegend(row) {
     const events = row === null ? [] : this.group.marks.filter((mark) => this.nearest(mark.x) === row);
-    fill(this.at, row === null ? '' : [`step ${count(this.x[row])}`, ...new Set(events.map((mark) => ` ${mark.sign} ${mark.name}`))]);
+    const signs = new Set(events.map((mark) => ` ${mark.sign} ${mark.name}`));
+    fill(this.at, row === null ? '' : [`step ${count(this.x[row])}`, ...signs]);
     fill(this.legend, this.lines.map((line) => {
       const {colour: paint, dash} = this.style(line);
       const value = row === null ? extremes(line.values.mid).last : line.values.mid[row];
@@ -259,8 +260,10 @@ class Chart {
 
   table() {
     const columns = [{title: 'Step', number: true, cell: (i) => count(this.x[i])},
-      ...this.lines.map((line) => ({title: line.name, number: true, cell: (i) => (line.format ?? number)(line.values.mid[i], 5)}))];
-    return simpleTable({caption: `Numbers of ${this.spec.title}${this.spec.unit ? `, in ${this.spec.unit}` : ''}`, columns},
+      ...this.lines.map((line) => ({title: line.name, number: true,
+        cell: (i) => (line.format ?? number)(line.values.mid[i], 5)}))];
+    const unit = this.spec.unit ? `, in ${this.spec.unit}` : '';
+    return simpleTable({caption: `Numbers of ${this.spec.title}${unit}`, columns},
         this.x.map((_, i) => this.x.length - 1 - i));
   }
 

@@ -7,7 +7,8 @@ const seconds = (from, to) => (Date.parse(to) - Date.parse(from)) / 1000;
 const answered = (call) => {
   if (!call.answered_at) return h('span', {class: 'bad-text'}, '✕ no answer came');
   const after = seconds(call.began_at, call.answered_at);
-  const code = call.code && call.code !== 'OK' ? h('span', {class: 'bad-text'}, `✕ ${call.code}`) : call.code || 'answered';
+  const failed = call.code && call.code !== 'OK';
+  const code = failed ? h('span', {class: 'bad-text'}, `✕ ${call.code}`) : call.code || 'answered';
   return after >= 0 ? [code, ` after ${duration(after)}`] : code;
 };
 

@@ -79,8 +79,8 @@ export async function show(page) {
   }
   const same = (preset) => (preset.sort ?? '') === chosen.sort && (preset.where ?? '') === chosen.where;
   function drawChoices() {
-    fill(buttons, presets.map(([name, preset]) => h('button', {type: 'button', class: 'chip', 'aria-pressed': String(same(preset)),
-      'data-preset': name}, name)),
+    fill(buttons, presets.map(([name, preset]) => h('button', {type: 'button', class: 'chip',
+      'aria-pressed': String(same(preset)), 'data-preset': name}, name)),
     chosen.group ? h('button', {type: 'button', class: 'chip', 'aria-pressed': 'true', 'data-preset': 'group'},
         `Group ${chosen.group} ✕`) : null);
     const to = (n, name, sign) => n >= 1 && n <= last
@@ -106,7 +106,8 @@ export async function show(page) {
       problem.hidden = true;
       made.update(rows);
       more.hidden = !next;
-      fill(summary, current === 0 ? 'No step is finished yet. Samples appear here with the first.' : `${count(rows.length)} of ${count(answer.total)} samples are shown.` +
+      fill(summary, current === 0 ? 'No step is finished yet. Samples appear here with the first.'
+        : `${count(rows.length)} of ${count(answer.total)} samples are shown.` +
         (chosen.step ? '' : ' Without a chosen step these are the newest, and they change with each step.'));
     } catch (error) {
       if (error.name === 'AbortError') return;
