@@ -115,7 +115,8 @@ class Pages(unittest.TestCase):
         whole = self.browser.run(f"return {steps}")
         self.browser.drag(".plot", 0.4, 0.7)
         self.browser.wait("document.querySelector('.range button') !== null")
-        self.browser.wait(f"{steps}.every((text, i) => text !== arguments[0][i])", whole)
+        if self.step > 10:  # else the steps around the part may be all
+            self.browser.wait(f"{steps}.every((text, i) => text !== arguments[0][i])", whole)
         self.browser.run("document.querySelector('.range button').click()")
         self.browser.wait(f"{steps}.every((text, i) => text === arguments[0][i])", whole)
 
@@ -159,8 +160,9 @@ class Pages(unittest.TestCase):
         self.assertNotEqual(outline, "none")
         see.press("ENTER")
         first = see.shown_like(r"/samples/\d+/\d+$")
-        see.press("]")
-        see.wait("location.hash !== arguments[0] && document.getElementById('main').dataset.shown === location.hash", first)
+        if see.run("return document.querySelector('[data-next]') !== null"):  # else it is alone in its group
+            see.press("]")
+            see.wait("location.hash !== arguments[0] && document.getElementById('main').dataset.shown === location.hash", first)
         see.press("g", "t")
         see.shown("#/runs/good/step")
         see.press("[")

@@ -80,7 +80,7 @@ export async function show(page) {
   const to = (one, name, sign) => one
     ? h('a', {class: 'button', href: page.address('samples', one.step, one.sample_id), [`data-${name}`]: true}, sign)
     : h('span', {class: 'button off'}, sign);
-  const unknown = toNumber(sample.prompt_id) === 0;
+  const unknown = !(toNumber(sample.prompt_tokens) > 0);
   const terms = Object.entries(sample.reward_terms ?? {}).sort(([a], [b]) => a < b ? -1 : 1);
   page.root.append(h('div', {class: 'title'},
       h('h1', null, `Sample ${sample.group}·${sample.index} of step ${count(sample.step)}`),

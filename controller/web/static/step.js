@@ -47,7 +47,7 @@ function histogram(one) {
     return h('figure', {class: 'chart histogram'}, caption, note(`All are ${number(one.low)}${ends}.`));
   }
   return h('figure', {class: 'chart histogram'}, caption, svg('svg', {viewBox: `0 0 ${w} ${height}`,
-    preserveAspectRatio: 'none', role: 'img', 'aria-label': 
+    preserveAspectRatio: 'none', role: 'img', 'aria-label':
       `${title} of ${count(all)} ${what}: ` +
       `from ${number(one.low, 3)}${ends} to ${number(one.high, 3)}${ends}, ` +
     `the most frequent bin has ${count(most)}`}, bars),
