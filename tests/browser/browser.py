@@ -89,6 +89,13 @@ class Browser:
             chain = chain.send_keys(getattr(Keys, key, key))
         chain.perform()
 
+    def drag(self, selector, first, last):
+        """Over an element, from one share of its width to another."""
+        element = self.driver.find_element("css selector", selector)
+        width = element.size["width"]
+        ActionChains(self.driver).move_to_element_with_offset(element, (first - 0.5) * width, 0).click_and_hold() \
+            .move_by_offset((last - first) * width, 0).release().perform()
+
     def text(self, selector="#main"):
         return self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
 

@@ -60,7 +60,8 @@ def copy_run(run_dir, to):
 
 def spoil(run_dir):
     """Writes texts into a run that would do harm to a page that took them for HTML. Of the newest step, which is
-    returned: the first sample's texts, its reward terms, a metric's name; and an event."""
+    returned: the first sample's texts, its reward terms, a metric's name; and an event. Its
+    entropy is no number."""
     with sqlite3.connect(run_dir / "run.db") as db:
         (step,) = db.execute("SELECT max(step) FROM samples").fetchone()
         sample, prompt = db.execute("SELECT sample_id, prompt_id FROM samples WHERE step = ? ORDER BY sample_id LIMIT 1",
@@ -71,6 +72,8 @@ def spoil(run_dir):
         db.execute("INSERT INTO metric_names (name) VALUES (?)", (EVIL_METRIC,))
         db.execute("INSERT INTO metric_values SELECT m.id, s.step, 0.5 FROM metric_names m, steps s WHERE m.name = ?",
                    (EVIL_METRIC,))
+        db.execute("UPDATE metric_values SET value = NULL WHERE step = ? AND name_id = "
+                   "(SELECT id FROM metric_names WHERE name = 'actor/entropy')", (step,))
         for number, text in db.execute("SELECT step, metrics FROM steps").fetchall():
             metrics = {**json.loads(text or "{}"), EVIL_METRIC: 0.5} if text else None
             if metrics:

@@ -241,10 +241,10 @@ document.getElementById('skip').addEventListener('click', (event) => {
   main.focus();
 });
 
-async function helper() {
+async function keys() {
   return import('/static/keys.js');
 }
-document.getElementById('help').addEventListener('click', async () => (await helper()).help());
+document.getElementById('help').addEventListener('click', async () => (await keys()).help());
 document.addEventListener('keydown', async (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (event.target.closest?.('input:not([type=checkbox], [type=range]), textarea, select')) {
@@ -253,7 +253,7 @@ document.addEventListener('keydown', async (event) => {
   }
   if ('/jk[]?gromstec'.includes(event.key)) {
     if (event.key === '/') event.preventDefault();
-    (await helper()).pressed(event.key);
+    (await keys()).pressed(event.key);
   }
 });
 

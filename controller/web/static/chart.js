@@ -1,7 +1,7 @@
 // Curves over steps: dygraphs with a legend, marks, a shared cursor, a table of the same numbers and
 // a sentence for those who do not see them.
 import {details, fill, h, simpleTable} from '/static/dom.js';
-import {count, number} from '/static/format.js';
+import {count, number, palette} from '/static/format.js';
 import {extremes} from '/static/series.js';
 
 let library = null;
@@ -27,16 +27,16 @@ export function loadCharts() {
 }
 
 const dashes = [null, [7, 4], [2, 3], [9, 3, 2, 3], [4, 4]];
-export const palette = ['blue', 'orange', 'green', 'purple', 'sky', 'vermillion', 'yellow', 'grey'];
 const colour = (name) =>
   getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim() || '#888';
 
 // Charts that have their cursor, marks and zoom in common.
 export class ChartGroup {
-  constructor({onZoom} = {}) {
+  constructor({onZoom, range = null} = {}) {
     this.charts = [];
     this.marks = [];
-    this.range = null;  // [from, to] of the zoom
+    this.range = range;  // [from, to] of the zoom
+    this.at = null;      // the step of the cursor
     this.onZoom = onZoom;
     this.theme = matchMedia('(prefers-color-scheme: dark)');
     this.repaint = () => this.charts.forEach((chart) => chart.paint());
@@ -53,6 +53,7 @@ export class ChartGroup {
     this.repaint();
   }
   point(x, source) {
+    this.at = x;
     for (const chart of this.charts) chart.point(x, chart === source);
   }
   zoom(range) {
@@ -79,7 +80,7 @@ class Chart {
     this.legend = h('ul', {class: 'legend'});
     this.at = h('span', {class: 'at'});
     this.plot = h('div', {class: 'plot', role: 'img', tabindex: '0',
-      onkeydown: (event) => this.keyed(event)});
+      'aria-label': `Chart of ${spec.title}, which is being loaded`, onkeydown: (event) => this.keyed(event)});
     this.none = h('p', {class: 'note none', hidden: true}, spec.missing ?? 'The run recorded no such numbers.');
     this.numbers = details('Table of these numbers', () => this.table());
     this.element = h('figure', {class: 'chart'}, h('figcaption', null,
@@ -159,7 +160,8 @@ class Chart {
   }
 
   paint() {
-    this.showLegend(null);
+    const row = this.group.at === null ? null : this.nearest(this.group.at);
+    this.showLegend(row);
     if (!this.visible || this.lines.length === 0 || !globalThis.Dygraph || !this.plot.isConnected) return;
     const names = this.lines.map((line) => line.i).join();
     if (this.graph && this.drawn !== names) {
@@ -170,13 +172,14 @@ class Chart {
     const {file, ...options} = this.options();
     if (this.graph) this.graph.updateOptions({file, ...options});
     else this.graph = new globalThis.Dygraph(this.plot, file, options);
+    if (row !== null) this.graph.setSelection(row);
   }
 
   mark(canvas, area, graph) {
     canvas.save();
     canvas.font = '11px system-ui, sans-serif';
     canvas.textAlign = 'center';
-    let last = -Infinity;
+    const placed = [];
     for (const {x, sign, tone} of this.group.marks) {
       const left = graph.toDomXCoord(x);
       if (left < area.x || left > area.x + area.w) continue;
@@ -188,8 +191,9 @@ class Chart {
       canvas.lineTo(left, area.y + area.h);
       canvas.stroke();
       canvas.globalAlpha = 1;
-      if (left - last > 9) canvas.fillText(sign, left, area.y + 10);
-      last = left;
+      if (placed.some((other) => Math.abs(other - left) < 10)) continue;
+      canvas.fillText(sign, left, area.y + 10);
+      placed.push(left);
     }
     canvas.restore();
   }
@@ -216,15 +220,13 @@ class Chart {
   keyed(event) {
     const step = {ArrowLeft: -1, ArrowRight: 1}[event.key];
     if (event.key === 'Escape') {
-      this.cursor = undefined;
       this.group.zoom(null);
       this.group.point(null, null);
     }
     if (!step || this.x.length === 0) return;
     event.preventDefault();
-    const at = (this.cursor ?? (step > 0 ? -1 : this.x.length)) + step;
-    this.cursor = Math.max(0, Math.min(this.x.length - 1, at));
-    this.group.point(this.x[this.cursor], null);
+    const at = this.group.at === null ? (step > 0 ? -1 : this.x.length) : this.nearest(this.group.at);
+    this.group.point(this.x[Math.max(0, Math.min(this.x.length - 1, at + step))], null);
   }
 
   say(line, value) {
@@ -234,7 +236,9 @@ class Chart {
   }
 
   showLegend(row) {
-    fill(this.at, row === null ? '' : `step ${count(this.x[row])}`);
+    const events = row === null ? [] : this.group.marks.filter((mark) => this.nearest(mark.x) === row);
+    const signs = new Set(events.map((mark) => ` ${mark.sign} ${mark.name}`));
+    fill(this.at, row === null ? '' : [`step ${count(this.x[row])}`, ...signs]);
     fill(this.legend, this.lines.map((line) => {
       const {colour: paint, dash} = this.style(line);
       const value = row === null ? extremes(line.values.mid).last : line.values.mid[row];
@@ -256,8 +260,10 @@ class Chart {
 
   table() {
     const columns = [{title: 'Step', number: true, cell: (i) => count(this.x[i])},
-      ...this.lines.map((line) => ({title: line.name, number: true, cell: (i) => (line.format ?? number)(line.values.mid[i], 5)}))];
-    return simpleTable({caption: `Numbers of ${this.spec.title}${this.spec.unit ? `, in ${this.spec.unit}` : ''}`, columns},
+      ...this.lines.map((line) => ({title: line.name, number: true,
+        cell: (i) => (line.format ?? number)(line.values.mid[i], 5)}))];
+    const unit = this.spec.unit ? `, in ${this.spec.unit}` : '';
+    return simpleTable({caption: `Numbers of ${this.spec.title}${unit}`, columns},
         this.x.map((_, i) => this.x.length - 1 - i));
   }
 

@@ -23,7 +23,8 @@ function matching(lines, text) {
 
 function drawLine(line, i, text) {
   const at = text ? line.toLowerCase().indexOf(text) : -1;
-  const found = at < 0 ? [line] : [line.slice(0, at), h('mark', null, line.slice(at, at + text.length)), line.slice(at + text.length)];
+  const end = at + text.length;
+  const found = at < 0 ? [line] : [line.slice(0, at), h('mark', null, line.slice(at, end)), line.slice(end)];
   return h('li', {value: String(i + 1)}, ...found);
 }
 
@@ -53,7 +54,7 @@ export async function show(page) {
     ? simpleTable({caption: 'Changed from the defaults', navigable: true, columns: [
       {title: 'Key', cell: (one) => h('code', null, one.key)},
       {title: 'Value', wide: true, cell: (one) => h('code', null, one.value)},
-      {title: 'Default', wide: true, cell: (one) => h('code', {class: 'muted'}, one.default === '' ? 'none' : one.default)}]}, differences)
+      {title: 'Default', wide: true, cell: (one) => h('code', {class: 'muted'}, one.default || 'none')}]}, differences)
     : note('All keys have their default values.'));
   page.root.append(h('div', {class: 'title'}, h('h1', null, 'Configuration'), filter,
       h('button', {type: 'button', onclick: () => offer(`${page.run.id}.yaml`, yaml, 'text/yaml')}, 'Save as YAML')),

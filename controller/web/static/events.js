@@ -10,15 +10,19 @@ export async function show(page) {
   let asked = '';
   const filter = h('input', {type: 'search', 'data-filter': true, placeholder: 'Filter by text, kind, worker …',
     'aria-label': 'Filter of events', value: page.query.get('q') ?? ''});
-  const least = h('select', {'aria-label': 'Severity'}, [['', 'all'], ['warning', 'warnings and errors'], ['error', 'errors']]
-      .map(([value, name]) => h('option', {value, selected: value === (page.query.get('least') ?? '')}, name)));
+  const choices = [['', 'all'], ['warning', 'warnings and errors'], ['error', 'errors']];
+  const least = h('select', {'aria-label': 'Severity'}, choices.map(
+      ([value, name]) => h('option', {value, selected: value === (page.query.get('least') ?? '')}, name)));
   const summary = h('p', {class: 'note'});
   const made = table({caption: 'Events', key: (event) => `${event.time} ${event.kind} ${event.text}`,
     empty: 'No event matches. Builds before schema version 5 recorded none.', rowClass: (event) => event.severity, columns: [
       {title: 'Time', cell: (event) => h('time', {datetime: event.time}, time(event.time))},
       {title: 'Step', number: true, cell: (event) => toNumber(event.step) > 0
         ? link(page.address('step', event.step), count(event.step)) : count(event.step)},
-      {title: 'Kind', cell: (event) => `${eventKinds[event.kind]?.sign ?? '·'} ${eventKinds[event.kind]?.name ?? event.kind}`},
+      {title: 'Kind', cell: (event) => {
+        const kind = eventKinds[event.kind];
+        return kind ? `${kind.sign} ${kind.name}` : `· ${event.kind}`;
+      }},
       {title: 'Severity', cell: (event) => h('span', {class: `severity ${event.severity}`},
           `${severities[event.severity]?.sign ?? ''}${event.severity}`)},
       {title: 'Worker', cell: (event) => event.worker || missing},
@@ -30,7 +34,8 @@ export async function show(page) {
     const shown = events.filter((event) => (severities[event.severity]?.rank ?? 0) >= rank && words.every((word) =>
       `${event.text} ${event.kind} ${event.worker} ${event.severity}`.toLowerCase().includes(word)));
     made.update(shown);
-    fill(summary, `${count(shown.length)} of the newest ${count(events.length)} events are shown. They stay also where a recovery undid steps.`);
+    fill(summary, `${count(shown.length)} of the newest ${count(events.length)} events are shown. ` +
+      'They stay also where a recovery undid steps.');
   }
   function changed() {
     const query = new URLSearchParams();
@@ -49,7 +54,8 @@ export async function show(page) {
     draw();
   }
   await refresh(page.run);
-  page.root.append(h('div', {class: 'title'}, h('h1', null, 'Events'), filter, h('label', {class: 'inline'}, 'Severity ', least)),
+  page.root.append(h('div', {class: 'title'}, h('h1', null, 'Events'), filter,
+      h('label', {class: 'inline'}, 'Severity ', least)),
       summary, made.element);
   return {refresh};
 }

@@ -118,6 +118,9 @@ export function pieces(text) {
   return found;
 }
 
+// Names of Okabe and Ito's colours (app.css), in the order in which lines and blocks take them.
+export const palette = ['blue', 'orange', 'green', 'purple', 'sky', 'vermillion', 'yellow', 'grey'];
+
 const endings = {
   FINISH_REASON_STOP: 'stop',
   FINISH_REASON_LENGTH: 'length',

@@ -18,8 +18,8 @@ export function help() {
       h('h2', {id: 'help-title'}, 'Keyboard shortcuts'),
       h('dl', {class: 'keys'}, list.map(([key, what]) =>
         [h('dt', null, h('kbd', null, key)), h('dd', null, what)])),
-      h('p', {class: 'note'}, 'In a chart, drag to zoom in and click twice to see all again. ' +
-        'Each chart has a table of its numbers below it.'),
+      h('p', {class: 'note'}, 'In a chart, drag to zoom in and click twice to see all again; the ' +
+        'arrow keys move the cursor, and Esc shows all. Each chart has a table of its numbers below it.'),
       h('form', {method: 'dialog'}, h('button', {autofocus: true}, 'Close')));
   dialog.addEventListener('close', () => dialog.remove());
   // The policy of the page forbids forms to be sent, so the button closes by itself.

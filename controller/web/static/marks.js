@@ -12,12 +12,13 @@ export const eventKinds = {
   message: {sign: '·', name: 'message', tone: 'grey'},
 };
 
+// In the order in which they keep their sign where there is room for one.
 const drawn = ['loss', 'recovery', 'checkpoint'];
 
 export function eventMarks(events) {
   const marks = events.filter((event) => drawn.includes(event.kind) && toNumber(event.step) > 0)
-      .map((event) => ({x: toNumber(event.step), ...eventKinds[event.kind]}));
-  return marks.sort((a, b) => a.x - b.x);
+      .map((event) => ({x: toNumber(event.step), rank: drawn.indexOf(event.kind), ...eventKinds[event.kind]}));
+  return marks.sort((a, b) => a.rank - b.rank || a.x - b.x);
 }
 
 export const marksKey = () => h('p', {class: 'note marks'}, 'Marks: ', drawn.map((kind) =>

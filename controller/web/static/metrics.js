@@ -18,8 +18,8 @@ export async function show(page) {
   let step = page.run.status.step;
   const group = new ChartGroup({onZoom: () => askAll()});
 
-  const filter = h('input', {type: 'search', 'data-filter': true, placeholder: 'Filter by name …', 'aria-label': 'Filter of series',
-    value: page.query.get('q') ?? ''});
+  const filter = h('input', {type: 'search', 'data-filter': true, placeholder: 'Filter by name …',
+    'aria-label': 'Filter of series', value: page.query.get('q') ?? ''});
   const weight = h('input', {type: 'range', min: '0', max: '0.99', step: '0.01', value: page.query.get('ema') ?? '0',
     'aria-label': 'Smoothing'});
   const weightText = h('output');
@@ -84,7 +84,8 @@ export async function show(page) {
     list.replaceChildren(...[...prefixes].map(([prefix, its]) => {
       const inside = h('div', {class: 'charts small'});
       const element = h('details', {class: 'prefix', open: open(prefix)},
-          h('summary', {'data-row': true}, h('span', {class: 'strong'}, prefix), ' ', h('span', {class: 'note'}, plural(its.length, 'series', 'series'))), inside);
+          h('summary', {'data-row': true}, h('span', {class: 'strong'}, prefix), ' ',
+              h('span', {class: 'note'}, plural(its.length, 'series', 'series'))), inside);
       const build = () => element.open && inside.childElementCount === 0 && inside.append(...its.map(chartOf));
       element.addEventListener('toggle', () => {
         opened.set(prefix, element.open);
@@ -93,7 +94,8 @@ export async function show(page) {
       build();
       return element;
     }));
-    fill(summary, `${count(some.length)} of ${plural(names.length, 'series', 'series')}. Bands are the smallest and the largest value where several steps share a point.`);
+    fill(summary, `${count(some.length)} of ${plural(names.length, 'series', 'series')}. ` +
+      'Bands are the smallest and the largest value where several steps share a point.');
   }
   function changed() {
     fill(weightText, toNumber(weight.value) > 0 ? toNumber(weight.value).toFixed(2) : 'off');

@@ -22,7 +22,8 @@ function charts(timings) {
     {title: 'Entropy', unit: 'nats', lines: [{name: 'entropy', of: 'actor/entropy', colour: 'green', dash: 0}]},
     {title: 'KL', unit: 'nats, and clipped share', lines: [{name: 'policy KL', of: 'actor/ppo_kl'},
       {name: 'clipped (right)', of: 'actor/pg_clipfrac', axis: 'y2', format: share}]},
-    {title: 'Response length', unit: 'tokens', fromZero: true, hint: 'Percentiles of the samples that are trained on.', lines: [
+    {title: 'Response length', unit: 'tokens', fromZero: true,
+      hint: 'Percentiles of the samples that are trained on.', lines: [
       {name: 'p50', of: 'response_length/p50'},
       {name: 'p99', of: 'response_length/p99'},
       {name: 'cut (right)', of: 'response_length/clip_ratio', axis: 'y2', format: share}]},
@@ -74,9 +75,11 @@ export async function show(page) {
   const crewSection = section('Workers', crew.element);
   const events = h('ol', {class: 'events'});
   const range = h('p', {class: 'note range'});
+  const dying = h('div');
   const facts = h('dl', {class: 'facts'});
   let group = new ChartGroup();
-  let known;  // names of the run's series
+  let known;  // names of the series that are drawn
+  let answers = 0;
   let specs = [];
   let drawn = [];
   let wanted = [];
@@ -108,17 +111,22 @@ export async function show(page) {
         count(status.attempt) : null], ['Runs for', duration(status.uptime_seconds)],
       ['Numerics', run.numerics_class], ['Build', run.build], ['Directory', run.run_dir]]
         .filter(([, value]) => value).map(([name, value]) => [h('dt', null, name), h('dd', null, value)]));
+    if (['killed', 'failed', 'unknown'].includes(status.state) && dying.childElementCount === 0) {
+      import('/static/last_words.js').then(({lastWords}) => dying.replaceChildren(lastWords(status) ?? ''), () => {});
+    }
     crewSection.hidden = (status.workers ?? []).length === 0;
     crew.update(status.workers ?? []);
   }
 
   async function showCurves() {
     if (wanted.length === 0) return;
+    const mine = ++answers;
     const [from, to] = group.range ?? [];
     const [{series}, {evaluations}] = await Promise.all([
       page.ofRun('/series', {name: wanted, points: 240, from: from && Math.max(1, Math.floor(from)),
         to: to && Math.ceil(to)}),
       page.ofRun('/evaluations')]);
+    if (mine !== answers) return;  // another range was chosen meanwhile
     const held = evaluations.filter((one) => one.metrics['val/reward/mean'] !== undefined &&
       (!from || (one.step >= from && one.step <= to)));
     const pick = (name) => ({name, exact: true, steps: held.map((one) => toNumber(one.step)),
@@ -138,28 +146,30 @@ export async function show(page) {
   async function showEvents() {
     const {events: list} = await page.ofRun('/events', {limit: 200});
     group.setMarks(eventMarks(list));
-    fill(events, list.slice(0, 8).map((event) => h('li', {class: event.severity},
-        h('time', {datetime: event.time}, time(event.time)), h('span', {class: 'kind'}, eventKinds[event.kind]?.name ?? event.kind),
-        h('span', {class: 'text'}, event.text))));
+    const line = (event) => h('li', {class: event.severity}, h('time', {datetime: event.time}, time(event.time)),
+        h('span', {class: 'kind'}, eventKinds[event.kind]?.name ?? event.kind), h('span', {class: 'text'}, event.text));
+    fill(events, list.length === 0 ? h('li', null, 'No events are recorded.') : list.slice(0, 8).map(line));
   }
 
   // Charts for what the run has recorded until now: a young run gets more names.
   async function prepare() {
     const {names} = await page.ofRun('/metrics');
-    if (names.join() === known) return;
-    known = names.join();
-    specs = charts(names.filter((name) => name.startsWith('timing_s/') && name !== 'timing_s/step'));
-    wanted = [...new Set(specs.flatMap((spec) => spec.lines.flatMap((line) => [line.of, line.half, line.rest])))]
+    const next = charts(names.filter((name) => name.startsWith('timing_s/') && name !== 'timing_s/step'));
+    wanted = [...new Set(next.flatMap((spec) => spec.lines.flatMap((line) => [line.of, line.half, line.rest])))]
         .filter((name) => name && names.includes(name));
+    if (wanted.join() === known) return;
+    known = wanted.join();
+    specs = next;
     group.close();
-    group = new ChartGroup({onZoom: zoomed});
+    group = new ChartGroup({onZoom: zoomed, range: group.range});
     drawn = specs.map((spec) => group.add(spec));
-    grid.replaceChildren(...(names.length > 0 ? drawn.map((chart) => chart.element) : []));
+    grid.replaceChildren(...(wanted.length > 0 ? drawn.map((chart) => chart.element) : []));
     showRange();
   }
   function showRange() {
     const to = group.range;
-    fill(range, known === '' ? 'No step is finished yet. The curves begin with the first.' : !to ? 'Drag in a chart to zoom in.'
+    fill(range, known === '' ? 'No step is finished yet. The curves begin with the first.'
+      : !to ? 'Drag in a chart to zoom in.'
       : [`The charts show steps ${count(Math.max(1, Math.floor(to[0])))} to ${count(Math.ceil(to[1]))}. `,
         h('button', {type: 'button', class: 'quiet', onclick: () => group.zoom(null)}, 'Show all steps')]);
   }
@@ -170,7 +180,7 @@ export async function show(page) {
 
   async function refresh(fresh) {
     run = fresh ?? run;
-    const key = `${run.status.step} ${run.status.state} ${run.held_out}`;
+    const key = JSON.stringify([run.status.step, run.status.state, run.held_out, run.status.events]);
     if (asked !== key) {
       await prepare();
       const [{steps}] = await Promise.all([page.ofRun('/steps', {limit: 1}), showCurves(), showEvents()]);
@@ -181,7 +191,7 @@ export async function show(page) {
   }
   page.root.append(h('h1', {class: 'unseen'}, `Overview of ${run.id}`), alerts, tiles,
       h('div', {class: 'chart-bar'}, range, marksKey()), grid, crewSection,
-      section('Newest events', events, note(link(page.address('events'), 'All events'))),
+      dying, section('Newest events', events, note(link(page.address('events'), 'All events'))),
       section('About this run', facts));
   await refresh();
   return {refresh, shown: () => dygraphs.then(() => group.repaint(), (error) => fill(range, error.message)),

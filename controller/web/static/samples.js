@@ -6,7 +6,7 @@ import {groupKind} from '/static/step.js';
 const presets = [
   ['All', {}], ['Best', {sort: '-reward'}], ['Worst', {sort: 'reward'}], ['Longest', {sort: '-length'}],
   ['Least likely token', {sort: 'min_log_prob'}], ['Most repetitive', {sort: '-repetition'}],
-  ['Cut by length', {where: 'end=length'}],
+  ['Cut by length', {where: 'end=length'}], ['Mixed groups', {where: 'kind=mixed'}],
 ];
 const sorts = [['', 'group and index'], ['-reward', 'reward, highest first'], ['reward', 'reward, lowest first'],
   ['-length', 'length, longest first'], ['length', 'length, shortest first'],
@@ -79,8 +79,8 @@ export async function show(page) {
   }
   const same = (preset) => (preset.sort ?? '') === chosen.sort && (preset.where ?? '') === chosen.where;
   function drawChoices() {
-    fill(buttons, presets.map(([name, preset]) => h('button', {type: 'button', class: 'chip', 'aria-pressed': String(same(preset)),
-      'data-preset': name}, name)),
+    fill(buttons, presets.map(([name, preset]) => h('button', {type: 'button', class: 'chip',
+      'aria-pressed': String(same(preset)), 'data-preset': name}, name)),
     chosen.group ? h('button', {type: 'button', class: 'chip', 'aria-pressed': 'true', 'data-preset': 'group'},
         `Group ${chosen.group} ✕`) : null);
     const to = (n, name, sign) => n >= 1 && n <= last
@@ -106,7 +106,8 @@ export async function show(page) {
       problem.hidden = true;
       made.update(rows);
       more.hidden = !next;
-      fill(summary, current === 0 ? 'No step is finished yet. Samples appear here with the first.' : `${count(rows.length)} of ${count(answer.total)} samples are shown.` +
+      fill(summary, current === 0 ? 'No step is finished yet. Samples appear here with the first.'
+        : `${count(rows.length)} of ${count(answer.total)} samples are shown.` +
         (chosen.step ? '' : ' Without a chosen step these are the newest, and they change with each step.'));
     } catch (error) {
       if (error.name === 'AbortError') return;
@@ -142,7 +143,8 @@ export async function show(page) {
       buttons, problem, summary, made.element, more,
       h('details', {class: 'note'}, h('summary', null, 'What a condition can say'), h('p', null,
           'Comparisons with “and” between them, such as “reward<=0 and length>200 and end=length”. ' +
-          'They may name reward, advantage, length, group, index, version, min_log_prob, repetition and end.')));
+          'They may name reward, advantage, length, prompt_length, min_log_prob, repetition, version, group, index, ' +
+          'end (stop, length, aborted, cut) and kind of the group (mixed, all_right, all_wrong, all_equal, evicted).')));
   return {refresh: async (run) => {
     const newest = toNumber(run.status.made_step) || toNumber(run.status.step);
     if (newest === last && current > 0) return;

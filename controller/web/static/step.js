@@ -1,8 +1,7 @@
 // One step: what it measured, where its seconds went, its groups, distributions, updates and syncs.
 import {details, fill, h, link, note, section, simpleTable, svg, tile} from '/static/dom.js';
-import {bytes, count, duration, groupKinds, missing, number, percent, shareOf, time, toNumber, withInterval} from '/static/format.js';
-
-const palette = ['blue', 'orange', 'green', 'purple', 'sky', 'vermillion', 'yellow', 'grey'];
+import {bytes, count, duration, groupKinds, missing, number, palette, percent, shareOf, time, toNumber,
+  withInterval} from '/static/format.js';
 
 export function groupKind(kind) {
   const known = groupKinds[kind];
@@ -47,13 +46,16 @@ function histogram(one) {
   if (!(width > 0)) {
     return h('figure', {class: 'chart histogram'}, caption, note(`All are ${number(one.low)}${ends}.`));
   }
-  return h('figure', {class: 'chart histogram'}, caption, svg('svg', {viewBox: `0 0 ${w} ${height}`, preserveAspectRatio: 'none', role: 'img', 'aria-label':
-    `${title} of ${count(all)} ${what}: from ${number(one.low, 3)}${ends} to ${number(one.high, 3)}${ends}, ` +
+  return h('figure', {class: 'chart histogram'}, caption, svg('svg', {viewBox: `0 0 ${w} ${height}`,
+    preserveAspectRatio: 'none', role: 'img', 'aria-label':
+      `${title} of ${count(all)} ${what}: ` +
+      `from ${number(one.low, 3)}${ends} to ${number(one.high, 3)}${ends}, ` +
     `the most frequent bin has ${count(most)}`}, bars),
   h('p', {class: 'ends'}, h('span', null, number(one.low, 3) + ends), h('span', null, number(one.high, 3) + ends)),
   details('Table of these numbers', () => simpleTable({caption: `${title}: bins`, columns: [
     {title: 'From', number: true, cell: (i) => edge(i)}, {title: 'To', number: true, cell: (i) => edge(i + 1)},
-    {title: what, number: true, cell: (i) => count(counts[i])}]}, counts.map((_, i) => i).filter((i) => counts[i] > 0))).element);
+    {title: what, number: true, cell: (i) => count(counts[i])}]},
+  counts.map((_, i) => i).filter((i) => counts[i] > 0))).element);
 }
 
 function groupsTable(page, groups, step) {
@@ -112,7 +114,8 @@ function allMetrics(metrics) {
     {title: 'Value', number: true, cell: (name) => number(metrics[name], 5)}]},
   names.filter((name) => name.includes(text))));
   draw('');
-  return [h('input', {type: 'search', 'data-filter': true, placeholder: 'Filter by name …', 'aria-label': 'Filter of metrics',
+  return [h('input', {type: 'search', 'data-filter': true, placeholder: 'Filter by name …',
+    'aria-label': 'Filter of metrics',
     oninput: (event) => draw(event.target.value)}), made];
 }
 
@@ -147,9 +150,11 @@ export async function show(page) {
           held ? tile('Held-out reward', withInterval(held['val/reward/mean'], held['val/reward/ci95']),
               `${count(evaluation.prompts)} prompts, ${duration(evaluation.seconds)}`) : null,
           tile('Loss', number(m['actor/loss'])), tile('Entropy', number(m['actor/entropy'], 3), 'nats per token'),
-          tile('Policy KL', number(m['actor/ppo_kl'], 3), 'nats'), tile('Clipped', percent(m['actor/pg_clipfrac']), 'of the tokens'),
+          tile('Policy KL', number(m['actor/ppo_kl'], 3), 'nats'),
+          tile('Clipped', percent(m['actor/pg_clipfrac']), 'of the tokens'),
           tile('Gradient norm', number(m['actor/grad_norm'], 3)),
-          tile('Response length', number(m['response_length/mean'], 3), `tokens; ${percent(m['response_length/clip_ratio'])} cut`),
+          tile('Response length', number(m['response_length/mean'], 3),
+              `tokens; ${percent(m['response_length/clip_ratio'])} cut`),
           tile('Time', duration(m['timing_s/step'])),
           tile('Identical log-probs', m['training/rollout_log_probs_identical'] === undefined ? missing
             : percent(m['training/rollout_log_probs_identical'], 5), 'of rollout and trainer')),
