@@ -1,5 +1,6 @@
 #include "common/http/server.h"
 
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <absl/strings/match.h>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
@@ -30,6 +32,11 @@ namespace http = boost::beast::http;
 using asio::ip::tcp;
 
 constexpr size_t kWorthCompressing = 1 << 10;
+// Where no connection can be taken, as all descriptors are in use: until it is tried again.
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+// Of a peer that is refused: what it may still send, and how long it may take.
+constexpr size_t kIgnoredBytes = 1 << 20;
+constexpr auto kIgnoringPatience = std::chrono::seconds(2);
 
 HttpResponse PlainAnswer(int status, const std::string& text) {
   HttpResponse answer;
@@ -112,6 +119,7 @@ class HttpServer::Impl {
   asio::executor_work_guard<asio::io_context::executor_type> handlers_stay_ =
       asio::make_work_guard(handlers_context_);
   tcp::acceptor acceptor_;
+  asio::steady_timer accept_pause_{connections_context_};
   NamedThread connections_thread_;
   std::vector<NamedThread> handler_threads_;
 };
@@ -191,10 +199,23 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
         });
   }
 
-  // What the peer still sends is not read: it would be of no use.
+  // Reads on for a while: a socket that is closed with bytes unread takes back what it has sent,
+  // and the peer would not learn why it was refused.
   void Close() {
     beast::error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    stream_.expires_after(kIgnoringPatience);
+    IgnoreRest(0);
+  }
+
+  void IgnoreRest(size_t bytes) {
+    if (bytes > kIgnoredBytes) return;
+    buffer_.clear();
+    stream_.async_read_some(
+        buffer_.prepare(4096),
+        [self = shared_from_this(), bytes](const beast::error_code& error, size_t more) {
+          if (!error) self->IgnoreRest(bytes + more);
+        });
   }
 
   Impl& server_;
@@ -249,14 +270,17 @@ void HttpServer::Impl::Run() {
 void HttpServer::Impl::Accept() {
   acceptor_.async_accept([this](const boost::system::error_code& error, tcp::socket socket) {
     if (error == asio::error::operation_aborted) return;
-    if (!error) {
-      const bool is_full = connected_ >= options_.connections;
-      const auto connection = std::make_shared<Connection>(*this, std::move(socket));
-      if (is_full) {
-        connection->Refuse(PlainAnswer(503, "there are too many connections; try again"));
-      } else {
-        connection->ReadHeader();
-      }
+    if (error) {
+      accept_pause_.expires_after(kAcceptPause);
+      accept_pause_.async_wait([this](const boost::system::error_code&) { Accept(); });
+      return;
+    }
+    const bool is_full = connected_ >= options_.connections;
+    const auto connection = std::make_shared<Connection>(*this, std::move(socket));
+    if (is_full) {
+      connection->Refuse(PlainAnswer(503, "there are too many connections; try again"));
+    } else {
+      connection->ReadHeader();
     }
     Accept();
   });

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <map>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -21,18 +20,6 @@ namespace {
 std::string PlainText(const std::string& json) {
   const auto value = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   return value.is_string() ? value.get<std::string>() : json;
-}
-
-void AddConfig(const std::string& yaml, RunFacts& facts) {
-  const v1::Config defaults = DefaultConfig();
-  const auto changes = DiffConfig(yaml, defaults);
-  if (!changes.ok()) return;
-  facts.model = defaults.model().path();
-  facts.algorithm = PlainText(KeyToYaml(defaults, "algorithm.adv_estimator"));
-  for (const ConfigChange& change : *changes) {
-    if (change.key == "model.path") facts.model = PlainText(change.before);
-    if (change.key == "algorithm.adv_estimator") facts.algorithm = PlainText(change.before);
-  }
 }
 
 absl::Status AddRewards(SqliteRunReader& records, RunFacts& facts) {
@@ -62,7 +49,27 @@ absl::Status AddHeldOut(SqliteRunReader& records, RunFacts& facts) {
 
 }  // namespace
 
-absl::StatusOr<RunFacts> ReadRunFacts(RunDirView& view) {
+RunFactsReader::ConfigFacts RunFactsReader::FactsOf(const std::string& run_dir,
+                                                    const RunInfo& info) {
+  const std::string key = run_dir + " " + info.started_at;
+  const MutexLock lock(mutex_);
+  const auto found = configs_.find(key);
+  if (found != configs_.end()) return found->second;
+  ConfigFacts facts;
+  const v1::Config defaults = DefaultConfig();
+  const auto changes = DiffConfig(info.config_yaml, defaults);
+  if (!changes.ok()) return facts;
+  facts.model = defaults.model().path();
+  facts.algorithm = PlainText(KeyToYaml(defaults, "algorithm.adv_estimator"));
+  for (const ConfigChange& change : *changes) {
+    if (change.key == "model.path") facts.model = PlainText(change.before);
+    if (change.key == "algorithm.adv_estimator") facts.algorithm = PlainText(change.before);
+  }
+  if (configs_.size() == kConfigs) configs_.clear();
+  return configs_[key] = std::move(facts);
+}
+
+absl::StatusOr<RunFacts> RunFactsReader::Read(RunDirView& view) {
   RunFacts facts;
   SqliteRunReader* const records = view.records();
   if (records == nullptr) return facts;
@@ -72,7 +79,9 @@ absl::StatusOr<RunFacts> ReadRunFacts(RunDirView& view) {
     facts.started_at = info->started_at;
     facts.build = info->build;
     facts.numerics_class = info->numerics_class;
-    AddConfig(info->config_yaml, facts);
+    ConfigFacts of_config = FactsOf(view.run_dir(), *info);
+    facts.model = std::move(of_config.model);
+    facts.algorithm = std::move(of_config.algorithm);
   }
   TANDEM_RETURN_IF_ERROR(AddRewards(*records, facts));
   TANDEM_RETURN_IF_ERROR(AddHeldOut(*records, facts));

@@ -1,12 +1,17 @@
 // What a list of runs shows of each, besides its status.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <absl/status/statusor.h>
+
+#include "common/base/mutex.h"
+#include "controller/store/run_store.h"
 
 namespace tandem {
 
@@ -24,8 +29,24 @@ struct RunFacts {
 };
 inline constexpr int64_t kRewards = 60;
 
-// Errors as RunRecords.
-absl::StatusOr<RunFacts> ReadRunFacts(RunDirView& view);
+// Remembers what the configurations of runs said, of at most kConfigs: parsing one takes longer
+// than all else. Thread-safe.
+class RunFactsReader {
+ public:
+  static constexpr size_t kConfigs = 1000;
+
+  // Errors as RunRecords.
+  absl::StatusOr<RunFacts> Read(RunDirView& view);
+
+ private:
+  struct ConfigFacts {
+    std::string model, algorithm;
+  };
+  ConfigFacts FactsOf(const std::string& run_dir, const RunInfo& info);
+
+  Mutex mutex_;
+  std::map<std::string, ConfigFacts> configs_ ABSL_GUARDED_BY(mutex_);  // by folder and start
+};
 
 // A key of which a run's configuration has another value than the defaults of this build; as YAML.
 struct ConfigDifference {

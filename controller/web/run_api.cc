@@ -153,7 +153,10 @@ std::string FactsJson(const CatalogEntry& entry,
       .Finish();
 }
 
-absl::StatusOr<std::string> AnswerRun(RunDirView& view, const CatalogEntry& entry, bool in_list) {
+absl::StatusOr<std::string> AnswerRun(RunDirView& view,
+                                      const CatalogEntry& entry,
+                                      bool in_list,
+                                      RunFactsReader& reader) {
   TANDEM_ASSIGN_OR_RETURN(v1::GetStatusResponse status, view.GetStatus());
   if (in_list) {
     status.clear_memory_plan();
@@ -161,15 +164,15 @@ absl::StatusOr<std::string> AnswerRun(RunDirView& view, const CatalogEntry& entr
     status.clear_calls();
     status.clear_events();
   }
-  TANDEM_ASSIGN_OR_RETURN(const RunFacts facts, ReadRunFacts(view));
+  TANDEM_ASSIGN_OR_RETURN(const RunFacts facts, reader.Read(view));
   return FactsJson(entry, facts, status);
 }
 
 // A run that cannot be read says why, and the others are listed.
-std::string RowOf(const CatalogEntry& entry) {
+std::string RowOf(const CatalogEntry& entry, RunFactsReader& reader) {
   absl::StatusOr<std::string> row;
   const auto view = RunDirView::Open(entry.run_dir);
-  row = view.ok() ? AnswerRun(**view, entry, /*in_list=*/true) : view.status();
+  row = view.ok() ? AnswerRun(**view, entry, /*in_list=*/true, reader) : view.status();
   if (row.ok()) return *row;
   return JsonObject()
       .AddText("id", entry.id)
@@ -424,18 +427,19 @@ absl::StatusOr<std::string> AnswerAbout(RunDirView& view,
 absl::StatusOr<std::string> AnswerTo(const RunCatalog& catalog,
                                      const HttpRequest& request,
                                      const Route& route,
+                                     RunFactsReader& facts,
                                      TokenReader& tokens) {
   if (route.empty() || route[0] != "runs") {
     return MakeStatus(absl::StatusCode::kNotFound, "the API has no {}", request.path);
   }
   if (route.size() == 1) {
     std::vector<std::string> rows;
-    for (const CatalogEntry& entry : catalog.List()) rows.push_back(RowOf(entry));
+    for (const CatalogEntry& entry : catalog.List()) rows.push_back(RowOf(entry, facts));
     return JsonObject().Add("runs", JsonList(rows)).Finish();
   }
   TANDEM_ASSIGN_OR_RETURN(const std::string dir, catalog.FindDirectory(route[1]));
   TANDEM_ASSIGN_OR_RETURN(const auto view, RunDirView::Open(dir));
-  if (route.size() == 2) return AnswerRun(*view, {route[1], dir}, /*in_list=*/false);
+  if (route.size() == 2) return AnswerRun(*view, {route[1], dir}, /*in_list=*/false, facts);
   return AnswerAbout(*view, request, {route.begin() + 2, route.end()}, tokens);
 }
 
@@ -445,7 +449,7 @@ HttpResponse RunApi::Answer(const HttpRequest& request, const std::vector<std::s
   if (request.method != "GET") {
     return RefuseRequest(405, "UNIMPLEMENTED", "the API only reads: ask by GET");
   }
-  absl::StatusOr<std::string> body = AnswerTo(catalog_, request, route, tokens_);
+  absl::StatusOr<std::string> body = AnswerTo(catalog_, request, route, facts_, tokens_);
   if (!body.ok()) {
     return RefuseRequest(HttpStatusOf(body.status().code()),
                          absl::StatusCodeToString(body.status().code()),

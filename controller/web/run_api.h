@@ -7,6 +7,7 @@
 
 #include "common/http/message.h"
 #include "controller/view/run_catalog.h"
+#include "controller/view/run_facts.h"
 #include "controller/view/token_view.h"
 
 namespace tandem {
@@ -22,6 +23,7 @@ class RunApi {
 
  private:
   const RunCatalog& catalog_;
+  RunFactsReader facts_;
   TokenReader tokens_;
 };
 
