@@ -1,6 +1,7 @@
 // tandem-report-bench [STEPS [SAMPLES]]: the end of a long run, by default of 100,000 steps of 512
 // samples, which takes about 15 GiB in the current directory: seconds to write its report, seconds
-// of pages as ListSteps and ListSamples ask for them, and the memory that all of it added; and
+// of pages as ListSteps and ListSamples ask for them and of the dashboard's answers, and the memory
+// that all of it added; and
 // milliseconds to record one more step, in the store alone, with and without distributions,
 // updates, syncs and load. The steps have the ledgers of eight pairs.
 #include <chrono>
@@ -16,12 +17,16 @@
 
 #include <fmt/format.h>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/http/gzip.h"
+#include "common/http/target.h"
 #include "controller/assembly/run_outputs.h"
 #include "controller/report/run_figures.h"
 #include "controller/store/progress.h"
 #include "controller/store/sqlite/record_json.h"
 #include "controller/store/sqlite/sqlite_run_store.h"
+#include "controller/web/dashboard.h"
 #include "controller/wire/run_answers.h"
 #include "tandem/v1/controller.pb.h"
 #include "tests/support/large_store.h"
@@ -130,6 +135,40 @@ absl::StatusOr<RecordTime> RecordMore(
                     .processor = (ProcessorSeconds() - processor) * scale};
 }
 
+// How long the dashboard takes for what a page asks, and how large the compressed answer is.
+void MeasureDashboard(const std::string& dir, int64_t steps) {
+  const std::string token(64, 'a');
+  Dashboard dashboard({dir}, token, std::string(64, 'b'), RealClock());
+  const auto ask = [&](const std::string& what, const std::string& target) {
+    const auto parsed = ParseHttpTarget("/api/v1/runs" + target);
+    HttpRequest request;
+    request.method = "GET";
+    request.path = parsed->path;
+    request.query = parsed->query;
+    request.headers = {{"host", "localhost"}, {"authorization", "Bearer " + token}};
+    HttpResponse answer;
+    const double seconds = SecondsOf([&] {
+      answer = dashboard.Answer(request);
+      return answer.status == 200 ? absl::OkStatus() : Internal("{}: {}", target, answer.body);
+    });
+    fmt::print("{:<22} {:8.4f} s, {:.1f} KiB\n", what, seconds,
+               static_cast<double>(Gzip(answer.body).size()) / 1024);
+  };
+  const std::string run = "/" + std::filesystem::path(dir).filename().string();
+  std::string curves = run + "/series?points=240";
+  for (int i = 0; i < 18; ++i) curves += fmt::format("&name=some/metric/of/a/step_{}", i);
+  ask("list of runs, first", "");
+  ask("list of runs, again", "");
+  ask("18 curves", curves);
+  ask("page of steps", run + "/steps");
+  ask("one step", fmt::format("{}/steps/{}", run, steps));
+  ask("samples of a step", fmt::format("{}/samples?step={}", run, steps / 2));
+  ask("samples by filter",
+      fmt::format("{}/samples?step={}&where=reward%3E0&sort=-length", run, steps / 2));
+  ask("samples by text", fmt::format("{}/samples?step={}&q=nothing+has+this", run, steps / 2));
+  ask("events", run + "/events");
+}
+
 absl::Status Measure(int64_t steps, int64_t samples) {
   const std::string dir = "report_bench.tmp";
   std::filesystem::remove_all(dir);
@@ -176,6 +215,7 @@ absl::Status Measure(int64_t steps, int64_t samples) {
     return store->ListSteps({.first_step = steps, .last_step = steps, .details = true}).status();
   });
   fmt::print("one step     {:8.4f} s with all details\n", one_step);
+  MeasureDashboard(dir, steps);
   for (const bool details : {false, true, false, true}) {
     TANDEM_ASSIGN_OR_RETURN(const RecordTime more, RecordMore(*store, steps, samples, 50, details));
     fmt::print("a step more  {:8.2f} ms to record, {:.2f} ms of the processor, {}\n", more.clock,
