@@ -16,16 +16,16 @@
 #include "controller/cli/api_commands.h"
 #include "controller/cli/batch_command.h"
 #include "controller/cli/certs/certs_command.h"
-#include "controller/cli/compare_command.h"
 #include "controller/cli/kubernetes/manifests_command.h"
 #include "controller/cli/local_commands.h"
 #include "controller/cli/lora_command.h"
 #include "controller/cli/memory_command.h"
 #include "controller/cli/reading_commands.h"
 #include "controller/cli/report_command.h"
+#include "controller/cli/runs/compare_command.h"
+#include "controller/cli/runs/ui_command.h"
 #include "controller/cli/runs_command.h"
 #include "controller/cli/samples_options.h"
-#include "controller/cli/ui_command.h"
 #include "controller/cli/verl/from_verl_command.h"
 
 namespace tandem {

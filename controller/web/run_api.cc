@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <absl/strings/numbers.h>
+#include <absl/time/time.h>
 #include <fmt/format.h>
 
 #include "common/base/status.h"
@@ -32,6 +33,8 @@ using Route = std::vector<std::string>;
 constexpr int64_t kMostPoints = 4000, kMostNames = 64;
 constexpr int64_t kMostRowsOfPage = 200, kMostTokensOfPage = 4096;
 constexpr size_t kBytesOfCutText = 2 << 10;
+constexpr absl::Duration kMostTime =
+    absl::Seconds(2);  // of reading a run's records, in one request
 
 int HttpStatusOf(absl::StatusCode code) {
   switch (code) {
@@ -44,6 +47,7 @@ int HttpStatusOf(absl::StatusCode code) {
       return 404;
     case absl::StatusCode::kFailedPrecondition:
       return 409;
+    case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kResourceExhausted:
       return 503;
@@ -168,10 +172,17 @@ absl::StatusOr<std::string> AnswerRun(RunDirView& view,
   return FactsJson(entry, facts, status);
 }
 
+// Whoever asks for too much does not keep others waiting.
+absl::StatusOr<std::unique_ptr<RunDirView>> OpenRun(const std::string& run_dir) {
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<RunDirView> view, RunDirView::Open(run_dir));
+  if (view->records() != nullptr) view->records()->LimitTime(kMostTime);
+  return view;
+}
+
 // A run that cannot be read says why, and the others are listed.
 std::string RowOf(const CatalogEntry& entry, RunFactsReader& reader) {
   absl::StatusOr<std::string> row;
-  const auto view = RunDirView::Open(entry.run_dir);
+  const auto view = OpenRun(entry.run_dir);
   row = view.ok() ? AnswerRun(**view, entry, /*in_list=*/true, reader) : view.status();
   if (row.ok()) return *row;
   return JsonObject()
@@ -438,7 +449,7 @@ absl::StatusOr<std::string> AnswerTo(const RunCatalog& catalog,
     return JsonObject().Add("runs", JsonList(rows)).Finish();
   }
   TANDEM_ASSIGN_OR_RETURN(const std::string dir, catalog.FindDirectory(route[1]));
-  TANDEM_ASSIGN_OR_RETURN(const auto view, RunDirView::Open(dir));
+  TANDEM_ASSIGN_OR_RETURN(const auto view, OpenRun(dir));
   if (route.size() == 2) return AnswerRun(*view, {route[1], dir}, /*in_list=*/false, facts);
   return AnswerAbout(*view, request, {route.begin() + 2, route.end()}, tokens);
 }

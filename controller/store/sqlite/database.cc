@@ -38,6 +38,8 @@ absl::StatusCode CodeOf(int result) {
       return absl::StatusCode::kDataLoss;
     case SQLITE_IOERR:
       return absl::StatusCode::kDataLoss;
+    case SQLITE_INTERRUPT:
+      return absl::StatusCode::kDeadlineExceeded;
     case SQLITE_CANTOPEN:
     case SQLITE_READONLY:
     case SQLITE_PERM:
@@ -60,6 +62,11 @@ absl::Status ErrorWithText(sqlite3* db, int result, const std::string& text) {
 
 absl::Status ErrorOf(sqlite3* db, int result) {
   const char* file = sqlite3_db_filename(db, "main");
+  if ((result & 0xff) == SQLITE_INTERRUPT) {
+    return MakeStatus(absl::StatusCode::kDeadlineExceeded,
+                      "reading {} took longer than it may: ask for fewer steps, names or rows",
+                      file == nullptr ? "" : file);
+  }
   return ErrorWithText(
       db, result, fmt::format("database {}: {}", file == nullptr ? "" : file, sqlite3_errmsg(db)));
 }
@@ -192,6 +199,16 @@ absl::StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::OpenReadOnly(
                   fmt::format("{0}-wal has rows that can be read only where {0}-shm can be made: "
                               "copy both files into a folder that you may write, and read there",
                               path));
+}
+
+void SqliteDatabase::LimitTime(absl::Duration limit) {
+  constexpr int kStepsBetweenLooks = 1000;
+  deadline_ = std::make_unique<Instant>(RealClock().Now() + limit);
+  sqlite3_progress_handler(db_.get(), kStepsBetweenLooks, &IsLate, deadline_.get());
+}
+
+int SqliteDatabase::IsLate(void* deadline) {
+  return RealClock().Now() >= *static_cast<const Instant*>(deadline) ? 1 : 0;
 }
 
 absl::Status SqliteDatabase::Execute(const std::string& sql) {

@@ -8,6 +8,9 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include "common/base/clock.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -72,6 +75,8 @@ class SqliteDatabase {
   // SQLite's index of the log is missing, it is made beside it.
   static absl::StatusOr<std::unique_ptr<SqliteDatabase>> OpenReadOnly(const std::string& path);
 
+  // All that is asked from now on takes `limit` together; what takes longer is DeadlineExceeded.
+  void LimitTime(absl::Duration limit);
   absl::Status Execute(const std::string& sql);
   absl::StatusOr<SqliteStatement> Prepare(const std::string& sql);
 
@@ -79,6 +84,8 @@ class SqliteDatabase {
   SqliteDatabase(sqlite3* db, std::string path);
   static absl::StatusOr<std::unique_ptr<SqliteDatabase>> OpenUri(const std::string& path,
                                                                  const char* parameters);
+  static int IsLate(void* deadline);
+  std::unique_ptr<Instant> deadline_;  // null: no limit; db_ holds its address
   std::unique_ptr<sqlite3, int (*)(sqlite3*)> db_;
   std::string path_;
 };

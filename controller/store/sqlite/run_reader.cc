@@ -41,6 +41,11 @@ absl::Status SqliteRunReader::WithRemedy(const absl::Status& status) const {
   return DamagedStore(path_, status);
 }
 
+void SqliteRunReader::LimitTime(absl::Duration limit) {
+  const MutexLock lock(db_mutex_);
+  db_->LimitTime(limit);
+}
+
 absl::StatusOr<RunInfo> SqliteRunReader::NewestRun() {
   const MutexLock lock(db_mutex_);
   auto run = queries_.NewestRun();

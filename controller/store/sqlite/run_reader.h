@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <absl/status/statusor.h>
+#include <absl/time/time.h>
 
 #include "common/base/mutex.h"
 #include "controller/store/run_store.h"
@@ -23,6 +24,9 @@ class SqliteRunReader final : public RunRecords {
   // NotFound: there is no file; DataLoss: it is damaged, or no database; FailedPrecondition: a
   // newer build wrote it. The message says what to do.
   static absl::StatusOr<std::unique_ptr<SqliteRunReader>> Open(const std::string& path);
+
+  // As SqliteDatabase::LimitTime.
+  void LimitTime(absl::Duration limit);
 
   // As RunQueries.
   absl::StatusOr<RunInfo> NewestRun();

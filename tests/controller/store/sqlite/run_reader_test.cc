@@ -331,4 +331,19 @@ TEST_CASE("A page of a long run's first steps is read without going through the 
   REQUIRE(reader->ListSteps({.first_step = 4999, .workers = false}).value().size() == 2);
 }
 
+TEST_CASE("Reading ends after its time, and says what to do", "[store]") {
+  const testing::TempDir dir;
+  const std::string path = dir.path() / "run.db";
+  REQUIRE(SqliteRunStore::Open(path).ok());
+  REQUIRE(testing::FillStore(path, {.steps = 2000, .samples = 1, .all_sampled = false}).ok());
+  const auto reader = SqliteRunReader::Open(path).value();
+  reader->LimitTime(absl::Hours(1));
+  REQUIRE(reader->ReadMetric(kRewardMean, 0, 0)->size() == 2000);
+  reader->LimitTime(absl::ZeroDuration());
+  const absl::Status late = reader->ReadMetric(kRewardMean, 0, 0).status();
+  REQUIRE(absl::IsDeadlineExceeded(late));
+  REQUIRE(testing::Says(late, "ask for fewer steps"));
+  REQUIRE(reader->NewestRun().status().code() != absl::StatusCode::kDeadlineExceeded);
+}
+
 }  // namespace tandem

@@ -1,4 +1,4 @@
-#include "controller/cli/ui_command.h"
+#include "controller/cli/runs/ui_command.h"
 
 #include <filesystem>
 #include <memory>

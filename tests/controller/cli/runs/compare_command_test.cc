@@ -1,4 +1,4 @@
-#include "controller/cli/compare_command.h"
+#include "controller/cli/runs/compare_command.h"
 
 #include <filesystem>
 #include <sstream>
