@@ -5,6 +5,7 @@ Exits with 77 where there is no Chromium."""
 import argparse
 import importlib.util
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -29,6 +30,11 @@ window.fetch = async (...request) => {
       mask: value((i) => Number(i % 9 > 0)), versions: value((i) => Math.floor(i / 300))}}));
 };"""
 given = argparse.Namespace()
+
+
+def without_special(text):
+    """A response's text has no special tokens; bytes around one may be no character, and are one without it."""
+    return re.sub(r"<\|\w+\|>|\ufffd", "", text)
 
 
 def compressed_size(origin, path):
@@ -163,7 +169,7 @@ class Pages(unittest.TestCase):
         self.assertGreater(see.run("return document.querySelectorAll('.token.of-prompt').length"), 0)
         texts = see.run("return [...document.querySelectorAll('.token:not(.of-prompt)')].map((e) => e.textContent)")
         response = see.run("return document.querySelector('pre[aria-label=Response]')?.textContent ?? ''")
-        self.assertIn(response, ("".join(texts), "".join(texts[:-1])))  # the last may be the end, which is no text
+        self.assertEqual(without_special("".join(texts)), without_special(response))
         self.assertRegex(see.text(), r"tokens 1 to \d+ of \d+")
         self.assertIn("actor.old_log_prob is not recompute", see.text())
 
@@ -187,8 +193,9 @@ class Pages(unittest.TestCase):
         first = see.run(f"return {at}")
         count = see.run("return document.querySelectorAll('.token').length")
         height = see.run("return document.documentElement.scrollHeight")
-        for key, place in (("HOME", 0), ("ARROW_RIGHT", 1), ("ARROW_LEFT", 0), ("ARROW_LEFT", 0), ("END", count - 1),
-                           ("ARROW_RIGHT", count - 1)):
+        last = count - 1
+        for key, place in (("HOME", 0), ("ARROW_RIGHT", 1), ("ARROW_LEFT", 0), ("ARROW_LEFT", 0), ("END", last),
+                           ("ARROW_RIGHT", last)):
             see.press(key)
             see.wait(f"{at} === arguments[0]", place)
             self.assertTrue(see.text(".token-panel dd").startswith(f"{place + 1} · "), see.text(".token-panel"))
@@ -210,8 +217,7 @@ class Pages(unittest.TestCase):
                 self.assertIn(escape, see.text(".tokens"))
             self.assertEqual(see.run("return document.querySelectorAll('.tokens img, .tokens script').length"), 0)
             self.assertEqual(see.run("return document.querySelectorAll('.token:empty').length"), 128)
-            self.assertIn("ratio", see.run("return [...document.querySelector('[data-colour]').options].map((e) => e.value)"))
-            self.assertIn("1", self.colour_by("ratio"))
+            self.assertRegex(self.colour_by("ratio"), r"0\.\d+\s+1\s+1\.\d+")
             self.assertGreater(see.run("return document.querySelectorAll('.token.beyond.more').length"), 0)
             self.assertIn("struck through", self.colour_by("mask"))
             self.assertGreater(see.run("return document.querySelectorAll('.token.masked').length"), 0)

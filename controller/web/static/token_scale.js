@@ -50,7 +50,9 @@ function numberScale(measure, list) {
   const end = Math.max(sizes[Math.ceil(0.95 * sizes.length) - 1] || sizes.at(-1) || 0, below ? 1 : 0);
   const classes = (signed) => (signed === 0 ? 'shade' : `shade ${signed < 0 ? 'less' : 'more'} level${Math.abs(signed)}`);
   const middle = factor ? '1' : '0';
-  if (end === 0) return {classOf: () => 'shade', legend: [note(list.length > 0 ? `All are ${middle}.` : 'No token here has one.')]};
+  if (end === 0) {
+    return {classOf: () => 'shade', legend: [note(list.length > 0 ? `All are ${middle}.` : 'No token here has one.')]};
+  }
   const classOf = (x) => {
     const share = Math.max(-1, Math.min(1, toDistance(x) / end));
     const signed = below ? Math.round(8 * share) : 2 * Math.round(4 * share);
@@ -61,9 +63,10 @@ function numberScale(measure, list) {
   const ends = below ? [low, number(-end / 2, 3), '0'] : [low, middle, high];
   const passed = list.some((x) => Math.abs(toDistance(x)) > end);
   const bars = `A bar below a token: less than ${low}.${below ? '' : ` A bar above: more than ${high}.`}`;
-  return {classOf, legend: [h('div', {class: 'token-scale', role: 'img', 'aria-label': `Colours from ${ends[0]} over ${ends[1]} to ${ends[2]}`},
-      steps.map((signed) => h('span', {class: classes(signed)}))), h('p', {class: 'ends'}, ends.map((text) => h('span', null, text))),
-  passed ? note(bars) : null]};
+  const label = `Colours from ${ends[0]} over ${ends[1]} to ${ends[2]}`;
+  return {classOf, legend: [h('div', {class: 'token-scale', role: 'img', 'aria-label': label},
+      steps.map((signed) => h('span', {class: classes(signed)}))),
+  h('p', {class: 'ends'}, ends.map((text) => h('span', null, text))), passed ? note(bars) : null]};
 }
 
 function classScale(measure, list, versions) {
@@ -73,7 +76,8 @@ function classScale(measure, list, versions) {
     const place = versions.indexOf(String(x));
     return `shade class${(place < 0 ? x : place) % palette.length}`;
   };
-  const nameOf = (x) => (isMask ? `${number(x)}, ${x === 0 ? 'left out (struck through)' : 'trained'}` : `version ${count(x)}`);
+  const nameOf = (x) => (!isMask ? `version ${count(x)}`
+    : `${number(x)}, ${x === 0 ? 'left out (struck through)' : 'trained'}`);
   const tally = new Map();
   for (const x of [...list].sort((a, b) => a - b)) tally.set(x, (tally.get(x) ?? 0) + 1);
   return {classOf, legend: [h('ul', {class: 'legend'}, [...tally].map(([x, n]) =>

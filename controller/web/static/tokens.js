@@ -22,10 +22,11 @@ export async function tokensOf(page, sample) {
   const windowOf = (position) => Math.floor(position / windowTokens) * windowTokens;
   const versions = [...new Set((sample.segments ?? []).map((one) => one.weight_version))];
   let data;
+  const home = () => windowOf(Math.max(0, Math.min(data.prompt_tokens, data.tokens - 1)));  // where the response begins
   try {
     const wanted = page.query.get('from');
-    data = await ask(windowOf(Number(wanted) || Number(sample.prompt_tokens) || 0));
-    const first = windowOf(data.prompt_tokens);
+    data = await ask(windowOf(Math.max(0, Number(wanted ?? sample.prompt_tokens) || 0)));
+    const first = home();
     if (data.ids.length === 0 || (wanted === null && data.from !== first)) data = await ask(first);
   } catch (error) {
     if (error.name === 'AbortError') throw error;
@@ -86,14 +87,15 @@ export async function tokensOf(page, sample) {
       const changes = chosen.scale === 'classes' && x !== null && i > 0 && values[i - 1] !== null && values[i - 1] !== x;
       element.className = ['token', inResponse(i) < 0 ? 'of-prompt' : '', x === null ? '' : scale.classOf(x),
         changes ? 'changes' : '', isMasked(i) ? 'masked' : ''].filter(Boolean).join(' ');
-      element.ariaLabel = visible(`${count(data.from + i + 1)}: ${quoted(textOf(i))}` +
-        `${inResponse(i) < 0 ? ', prompt' : ''}${x === null ? '' : `, ${chosen.name} ${number(x, 4)}`}${isMasked(i) ? ', left out' : ''}`);
+      element.ariaLabel = visible([`${count(data.from + i + 1)}: ${quoted(textOf(i))}`,
+        inResponse(i) < 0 ? 'prompt' : '', x === null ? '' : `${chosen.name} ${number(x, 4)}`,
+        isMasked(i) ? 'left out' : ''].filter(Boolean).join(', '));
     });
     fill(legend, h('p', {class: 'note'}, chosen.says), scale.legend);
   }
   function draw() {
-    elements = data.ids.map((_, i) => h('span', {role: 'option', tabindex: '-1', 'aria-selected': 'false', 'data-at': String(i),
-      'aria-describedby': 'token-panel'}, shownText(textOf(i))));
+    elements = data.ids.map((_, i) => h('span', {role: 'option', tabindex: '-1', 'aria-selected': 'false',
+      'data-at': String(i), 'aria-describedby': 'token-panel'}, shownText(textOf(i))));
     const boundary = data.prompt_tokens - data.from;
     list.replaceChildren(...elements.flatMap((element, i) =>
       (i === boundary ? [h('span', {class: 'boundary', role: 'presentation'}), element] : [element])));
@@ -111,7 +113,7 @@ export async function tokensOf(page, sample) {
   // The address says what is shown, and the next sample is shown alike.
   function remember() {
     page.query.set('colour', chosen.key);
-    if (data.from === windowOf(data.prompt_tokens)) page.query.delete('from');
+    if (data.from === home()) page.query.delete('from');
     else page.query.set('from', String(data.from));
     page.remember(page.query);
     keepColour();
