@@ -58,6 +58,10 @@ def copy_run(run_dir, to):
     return to
 
 
+def forget_tokens(run_dir):
+    shutil.rmtree(run_dir / "samples")
+
+
 def spoil(run_dir):
     """Writes texts into a run that would do harm to a page that took them for HTML. Of the newest step, which is
     returned: the first sample's texts, its reward terms, a metric's name; and an event. Its

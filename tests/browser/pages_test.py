@@ -5,6 +5,7 @@ Exits with 77 where there is no Chromium."""
 import argparse
 import importlib.util
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -14,7 +15,26 @@ import dashboard
 
 MOST_BYTES = 90 * 1024      # of all static files, compressed
 MOST_REQUESTS = 6           # for files, until the list of runs is there
+# In place of a sample's tokens 1,100 others: a third of them hostile, a quarter with no text, with all values.
+MANY_TOKENS = """
+const evil = arguments[0];
+window.fetched = window.fetch;
+window.fetch = async (...request) => {
+  if (!String(request[0]).includes('/tokens')) return fetched(...request);
+  const from = Number(/from=(\\d+)/.exec(request[0])[1]);
+  const places = [...Array(Math.min(512, 1100 - from)).keys()].map((i) => i + from);
+  const value = (of) => places.map((i) => (i < 20 ? null : of(i)));
+  return new Response(JSON.stringify({prompt_tokens: 20, tokens: 1100, from, ids: places, note: '',
+    texts: places.map((i) => (i % 4 === 0 ? '' : i % 3 === 0 ? evil : ' a\\n')),
+    values: {log_probs: value((i) => -(i % 7)), old_log_probs: value((i) => -(i % 7) + (i % 50 === 0 ? 1 : 0.01 * (i % 5))),
+      mask: value((i) => Number(i % 9 > 0)), versions: value((i) => Math.floor(i / 300))}}));
+};"""
 given = argparse.Namespace()
+
+
+def without_special(text):
+    """A response's text has no special tokens; bytes around one may be no character, and are one without it."""
+    return re.sub(r"<\|\w+\|>|\ufffd", "", text)
 
 
 def compressed_size(origin, path):
@@ -34,6 +54,7 @@ class Pages(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
         dashboard.copy_run(given.run_dir, root / "good")
         cls.step, cls.sample = dashboard.spoil(dashboard.copy_run(given.run_dir, root / "evil"))
+        dashboard.forget_tokens(dashboard.copy_run(given.run_dir, root / "old"))
         cls.served = dashboard.Dashboard(given.tandemctl, root)
         cls.addClassCleanup(cls.served.close)
         cls.browser = browser.Browser()
@@ -135,6 +156,86 @@ class Pages(unittest.TestCase):
             self.assertNotIn(raw, self.browser.run("return document.body.textContent + document.title"))
         self.browser.go(self.addresses("evil")["metrics-found"])
         self.assertIn("⟨U+202E⟩", self.browser.text())
+
+    def colour_by(self, name):
+        self.browser.run("const e = document.querySelector('[data-colour]'); e.value = arguments[0];"
+                         "e.dispatchEvent(new Event('change'))", name)
+        self.browser.wait("new URLSearchParams(location.hash.split('?')[1]).get('colour') === arguments[0]", name)
+        return self.browser.text(".token-legend")
+
+    def test_the_tokens_make_the_response(self):
+        see = self.browser
+        see.go(self.addresses("good")["sample"])
+        self.assertGreater(see.run("return document.querySelectorAll('.token.of-prompt').length"), 0)
+        texts = see.run("return [...document.querySelectorAll('.token:not(.of-prompt)')].map((e) => e.textContent)")
+        response = see.run("return document.querySelector('pre[aria-label=Response]')?.textContent ?? ''")
+        self.assertEqual(without_special("".join(texts)), without_special(response))
+        self.assertRegex(see.text(), r"tokens 1 to \d+ of \d+")
+        self.assertIn("actor.old_log_prob is not recompute", see.text())
+
+    def test_tokens_are_coloured_by_what_the_address_says(self):
+        see = self.browser
+        see.go(self.addresses("good")["sample"])
+        choices = see.run("return [...document.querySelector('[data-colour]').options].map((e) => e.value)")
+        self.assertEqual(choices[0], "log-prob")
+        self.assertIn("version", choices)
+        legends = {see.text(".token-legend")} | {self.colour_by(name) for name in choices[1:]}
+        self.assertEqual(len(legends), len(choices), legends)
+        see.go(f"{self.addresses('good')['sample']}?colour=version")
+        self.assertEqual(see.run("return document.querySelector('[data-colour]').value"), "version")
+        self.assertIn("version", see.text(".token-legend .legend"))
+
+    def test_keys_move_between_tokens_and_the_panel_follows(self):
+        see = self.browser
+        see.go(self.addresses("good")["sample"])
+        at = "Number(document.activeElement.dataset.at)"
+        see.run("document.querySelector('.token[tabindex=\"0\"]').focus()")
+        first = see.run(f"return {at}")
+        count = see.run("return document.querySelectorAll('.token').length")
+        height = see.run("return document.documentElement.scrollHeight")
+        last = count - 1
+        for key, place in (("HOME", 0), ("ARROW_RIGHT", 1), ("ARROW_LEFT", 0), ("ARROW_LEFT", 0), ("END", last),
+                           ("ARROW_RIGHT", last)):
+            see.press(key)
+            see.wait(f"{at} === arguments[0]", place)
+            self.assertTrue(see.text(".token-panel dd").startswith(f"{place + 1} · "), see.text(".token-panel"))
+            self.assertEqual(see.run("return document.querySelectorAll('.token[tabindex=\"0\"]').length"), 1)
+        see.press("HOME", "ARROW_DOWN")
+        see.wait(f"{at} > 0")
+        see.press("ARROW_UP")
+        see.wait(f"{at} === 0")
+        self.assertGreater(first, 0)  # it begins at the response
+        self.assertEqual(see.run("return document.documentElement.scrollHeight"), height)
+
+    def test_hostile_tokens_and_many_of_them(self):
+        see = self.browser
+        see.run(MANY_TOKENS, dashboard.EVIL)
+        try:
+            see.go(self.addresses("good")["sample"])
+            self.assertIn("tokens 1 to 512 of 1\u202f100", see.text())
+            for escape in dashboard.ESCAPES:
+                self.assertIn(escape, see.text(".tokens"))
+            self.assertEqual(see.run("return document.querySelectorAll('.tokens img, .tokens script').length"), 0)
+            self.assertEqual(see.run("return document.querySelectorAll('.token:empty').length"), 128)
+            self.assertRegex(self.colour_by("ratio"), r"0\.\d+\s+1\s+1\.\d+")
+            self.assertGreater(see.run("return document.querySelectorAll('.token.beyond.more').length"), 0)
+            self.assertIn("struck through", self.colour_by("mask"))
+            self.assertGreater(see.run("return document.querySelectorAll('.token.masked').length"), 0)
+            see.run("document.querySelector('[data-window=later]').click()")
+            see.wait("document.querySelector('#main').innerText.includes('tokens 513 to 1\u202f024')")
+            self.assertIn("from=512", see.run("return location.hash"))
+            see.look(380, "dark")
+            self.assertLessEqual(see.run("return document.documentElement.scrollWidth"), 380)
+        finally:
+            see.run("window.fetch = window.fetched")
+
+    def test_tokens_that_are_not_kept_are_explained(self):
+        see = self.browser
+        see.go(self.addresses("old")["sample"])
+        self.assertRegex(see.text(), r"The tokens of step \d+ are not kept.*\.")
+        self.assertEqual(see.run("return document.querySelectorAll('.token').length"), 0)
+        see.collect()
+        see.errors = [error for error in see.errors if "status of 404" not in error]
 
     def test_the_keyboard_leads_from_the_runs_to_a_sample(self):
         see = self.browser

@@ -73,15 +73,20 @@ function texts(sample, unknown) {
 // `unknown`: an older build recorded the sample, without what it knew of the prompt.
 export async function show(page) {
   const [step, id] = page.parts;
+  const tokens = import('/static/tokens.js');
   const {sample, siblings = []} = await page.ofRun(`/samples/${encodeURIComponent(step)}/${encodeURIComponent(id)}`);
   const family = [...siblings.filter((one) => one.sample_id !== sample.sample_id), sample]
       .sort((a, b) => toNumber(a.index) - toNumber(b.index));
   const at = family.indexOf(sample);
+  const colour = page.query.get('colour');
+  const alike = colour ? `?colour=${encodeURIComponent(colour)}` : '';
   const to = (one, name, sign) => one
-    ? h('a', {class: 'button', href: page.address('samples', one.step, one.sample_id), [`data-${name}`]: true}, sign)
+    ? h('a', {class: 'button', href: page.address('samples', one.step, one.sample_id) + alike, [`data-${name}`]: true}, sign)
     : h('span', {class: 'button off'}, sign);
   const unknown = !(toNumber(sample.prompt_tokens) > 0);
   const terms = Object.entries(sample.reward_terms ?? {}).sort(([a], [b]) => a < b ? -1 : 1);
+  const tokenSection = sample.evicted ? section('Tokens', note('They are kept of samples that were trained on.'))
+    : await (await tokens).tokensOf(page, sample);
   page.root.append(h('div', {class: 'title'},
       h('h1', null, `Sample ${sample.group}·${sample.index} of step ${count(sample.step)}`),
       h('span', {class: 'steps'}, to(family[at - 1], 'previous', '‹ Previous'), to(family[at + 1], 'next', 'Next ›'),
@@ -92,6 +97,7 @@ export async function show(page) {
   ].filter(Boolean),
   tiles(sample, unknown),
   h('div', {class: 'texts'}, ...texts(sample, unknown)),
+  tokenSection,
   section('Reward terms', terms.length > 0 ? simpleTable({caption: 'Reward terms', columns: [
     {title: 'Term', wide: true, cell: ([name]) => name},
     {title: 'Value', number: true, cell: ([, value]) => number(value)}]}, terms)
