@@ -229,11 +229,12 @@ class CanonicalSettings {
 
   // In a section of which only known keys are accepted, one of those.
   static std::string SuggestionFor(const std::string& spelled, const std::string& key) {
+    const std::string nearest = NearestKey(spelled);
+    if (!nearest.empty()) return SuggestionOf(nearest);
     const std::vector<std::string> beside = VerlKeysBeside(key);
-    const std::string nearest =
-        NearestKey(spelled).empty() ? SuggestionAmong(key, beside) : Suggestion(spelled);
-    if (!nearest.empty()) return nearest;
-    if (beside.empty()) return Suggestion(spelled);
+    if (beside.empty()) return SuggestionOf(nearest);
+    const std::string among = SuggestionAmong(key, beside);
+    if (!among.empty()) return among;
     return "it may change the result: leave it out; docs/reference/verl.md has the known keys";
   }
 

@@ -1,6 +1,8 @@
 #include "common/config/schema.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <limits>
 #include <string_view>
 #include <unordered_map>
@@ -55,30 +57,51 @@ void Collect(const Descriptor& message, const std::string& prefix, std::vector<K
   }
 }
 
-// Levenshtein distance.
-size_t EditDistance(const std::string& a, const std::string& b) {
+// A word and which letters it has, a bit for each (of 64, which others share).
+struct Word {
+  explicit Word(std::string_view its_text) : text(its_text) {
+    for (const char c : text) letters |= uint64_t{1} << (static_cast<unsigned char>(c) % 64);
+  }
+  std::string_view text;
+  uint64_t letters = 0;
+};
+
+// No more than the edit distance: one edit takes away one letter at most, and adds one at most.
+size_t LeastDistance(const Word& a, const Word& b) {
+  const size_t lengths =
+      std::max(a.text.size(), b.text.size()) - std::min(a.text.size(), b.text.size());
+  const int letters =
+      std::max(std::popcount(a.letters & ~b.letters), std::popcount(b.letters & ~a.letters));
+  return std::max(lengths, static_cast<size_t>(letters));
+}
+
+// Levenshtein distance, or `limit` + 1 where it is larger than `limit`. Row i has the distances of
+// the first i letters of `first` from beginnings of `second`: those further than `limit` from the
+// diagonal are larger, and no distance is less than the least one of a row.
+size_t EditDistance(const Word& first, const Word& second, size_t limit) {
+  if (LeastDistance(first, second) > limit) return limit + 1;
+  const std::string_view a = first.text, b = second.text;
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
+    const size_t begin = i > limit ? i - limit : 1, end = std::min(b.size(), i + limit);
+    size_t diagonal = row[begin - 1];
+    size_t left = row[begin - 1] = i - (begin - 1);
+    size_t least = left;
+    for (size_t j = begin; j <= end; ++j) {
       const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
       diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+      left = row[j] = std::min(replaced, std::min(diagonal, left) + 1);
+      least = std::min(least, left);
     }
+    if (least > limit) return limit + 1;
   }
-  return row[b.size()];
+  return std::min(row[b.size()], limit + 1);
 }
 
-// No more than the edit distance.
-size_t LengthDifference(const std::string& a, const std::string& b) {
-  return std::max(a.size(), b.size()) - std::min(a.size(), b.size());
-}
-
-std::string LastPart(const std::string& key) {
+std::string_view LastPart(std::string_view key) {
   const size_t dot = key.rfind('.');
-  return dot == std::string::npos ? key : key.substr(dot + 1);
+  return dot == std::string_view::npos ? key : key.substr(dot + 1);
 }
 
 std::string ScalarType(const KeySpec& spec) {
@@ -109,17 +132,28 @@ const std::vector<KeySpec>& ConfigSchema() {
 
 namespace {
 
+// What an unknown key is compared with.
+struct KeyWords {
+  Word whole;
+  Word last;
+  bool of_entry;  // of a list
+};
+
 // The schema by names: a config is read by thousands of look-ups.
 struct SchemaIndex {
   std::unordered_map<std::string, const KeySpec*> keys;
   std::unordered_map<std::string, const KeySpec*> aliases;
   std::unordered_set<std::string> alias_beginnings;  // "a" and "a.b" of an alias "a.b.c"
+  std::vector<KeyWords> words;                       // in the order of the schema
 };
 
 SchemaIndex MakeIndex() {
   SchemaIndex index;
   for (const KeySpec& spec : ConfigSchema()) {
     index.keys.emplace(spec.key, &spec);
+    index.words.push_back({.whole = Word(spec.key),
+                           .last = Word(LastPart(spec.key)),
+                           .of_entry = spec.key.find("[]") != std::string::npos});
     for (const std::string& alias : spec.info.aliases()) {
       index.aliases.emplace(alias, &spec);
       for (size_t dot = alias.find('.'); dot != std::string::npos; dot = alias.find('.', dot + 1)) {
@@ -160,49 +194,46 @@ bool IsAliasBeginning(const std::string& key) { return Index().alias_beginnings.
 
 std::string NearestKey(const std::string& key) {
   const std::string wanted = CanonicalKey(key);
-  const std::string last = LastPart(wanted);
+  const Word whole(wanted), last(LastPart(wanted));
+  const bool of_entry = wanted.find('[') != std::string::npos;
   // Further away it is another word, and naming it would only mislead.
-  const size_t most = std::max<size_t>(2, wanted.size() / 6), most_of_last = last.size() / 4;
-  std::string best;
+  const size_t most = std::max<size_t>(2, wanted.size() / 6), most_of_last = last.text.size() / 4;
+  // Beyond these a distance decides nothing: a key that is near by the other one is nearer by it.
+  const size_t limit = std::max(most, 3 * most_of_last);
+  const size_t limit_of_last = std::max(most_of_last, most / 3);
+  std::string_view best;
   size_t best_distance = std::numeric_limits<size_t>::max();
-  for (const KeySpec& spec : ConfigSchema()) {
-    if (spec.key.find("[]") != std::string::npos && wanted.find('[') == std::string::npos) continue;
-    const std::string last_of_key = LastPart(spec.key);
-    // Words of very different lengths are far from each other: a distance costs the product of
-    // both.
-    if (LengthDifference(wanted, spec.key) > most &&
-        LengthDifference(last, last_of_key) > most_of_last) {
-      continue;
-    }
-    const size_t whole = EditDistance(wanted, spec.key);
-    const size_t of_last = EditDistance(last, last_of_key);
-    const bool near = whole <= most || of_last <= most_of_last;
-    const size_t distance = std::min(whole, 1 + 3 * of_last);
+  for (const KeyWords& words : Index().words) {
+    if (words.of_entry && !of_entry) continue;
+    const size_t of_whole = EditDistance(whole, words.whole, limit);
+    const size_t of_last = EditDistance(last, words.last, limit_of_last);
+    const bool near = of_whole <= most || of_last <= most_of_last;
+    const size_t distance = std::min(of_whole, 1 + 3 * of_last);
     if (near && distance < best_distance) {
-      best = spec.key;
+      best = words.whole.text;
       best_distance = distance;
     }
   }
-  return best;
+  return std::string(best);
 }
 
-std::string Suggestion(const std::string& key) {
-  const std::string nearest = NearestKey(key);
+std::string SuggestionOf(const std::string& nearest) {
   return nearest.empty() ? "docs/reference/config.md has all keys"
                          : "did you mean " + nearest + "?";
 }
 
+std::string Suggestion(const std::string& key) { return SuggestionOf(NearestKey(key)); }
+
 std::string SuggestionAmong(const std::string& key, const std::vector<std::string>& keys) {
-  const std::string last = LastPart(key);
+  const Word last(LastPart(key));
   std::string best;
-  size_t best_distance = last.size() / 4 + 1;  // further away it is another word
+  size_t best_distance = last.text.size() / 4 + 1;  // further away it is another word
   for (const std::string& candidate : keys) {
-    const std::string other = LastPart(candidate);
-    if (LengthDifference(last, other) >= best_distance) continue;
-    const size_t distance = EditDistance(last, other);
+    const size_t distance = EditDistance(last, Word(LastPart(candidate)), best_distance - 1);
     if (distance >= best_distance) continue;
     best = candidate;
     best_distance = distance;
+    if (distance == 0) break;
   }
   return best.empty() ? "" : "did you mean " + best + "?";
 }

@@ -36,6 +36,9 @@ std::string NearestKey(const std::string& key);
 // The end of a message about the unknown key `key`: the nearest key, or where all keys are listed.
 std::string Suggestion(const std::string& key);
 
+// The same from NearestKey of the unknown key.
+std::string SuggestionOf(const std::string& nearest);
+
 // "did you mean KEY?" with the nearest of `keys` by its last word; "": none is near.
 std::string SuggestionAmong(const std::string& key, const std::vector<std::string>& keys);
 

@@ -11,7 +11,6 @@
 
 #include "common/base/status.h"
 #include "common/config/config.h"
-#include "common/config/schema.h"
 #include "common/config/yaml_limits.h"
 #include "tandem/v1/config.pb.h"
 
@@ -62,12 +61,16 @@ absl::StatusOr<YAML::Node> ReadYamlFile(const std::string& path) {
                       exists ? "is not a regular file" : "does not exist", exists ? "" : hint);
   }
   std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxYamlBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  std::string text;
+  char part[4096];
+  while (file && text.size() <= kMaxYamlBytes) {
+    file.read(part, sizeof(part));
+    text.append(part, static_cast<size_t>(file.gcount()));
+  }
   if (!file.is_open() || file.bad()) {
     return MakeStatus(absl::StatusCode::kNotFound, "config file {} cannot be read", path);
   }
-  text.resize(static_cast<size_t>(file.gcount()));
+  text.resize(std::min(text.size(), kMaxYamlBytes + 1));
   const absl::Status limits = CheckYamlLimits(text);
   if (!limits.ok()) return InvalidArgument("{}:{}", path, std::string(limits.message()));
   try {
@@ -165,6 +168,16 @@ void EmitMessage(const Message& message, YAML::Emitter* out) {
   *out << YAML::EndMap;
 }
 
+std::string FieldToYaml(const Message& message, const FieldDescriptor* field) {
+  YAML::Emitter out;
+  if (field->is_repeated()) {
+    EmitList(message, field, &out);
+  } else {
+    EmitValue(message, field, -1, &out);
+  }
+  return out.c_str();
+}
+
 }  // namespace
 
 std::string ConfigToYaml(const v1::Config& config) {
@@ -182,51 +195,42 @@ std::string KeyToYaml(const v1::Config& config, const std::string& key) {
     parent = &parent->GetReflection()->GetMessage(*parent, section);
     begin = dot + 1;
   }
-  const FieldDescriptor* field = parent->GetDescriptor()->FindFieldByName(key.substr(begin));
-  YAML::Emitter out;
-  if (field->is_repeated()) {
-    out << YAML::Flow;
-    EmitList(*parent, field, &out);
-  } else {
-    EmitValue(*parent, field, -1, &out);
-  }
-  return out.c_str();
+  return FieldToYaml(*parent, parent->GetDescriptor()->FindFieldByName(key.substr(begin)));
 }
 
 namespace {
 
-// The node at a dotted path, undefined where there is none.
-YAML::Node Find(const YAML::Node& root, const std::string& key) {
-  YAML::Node node = YAML::Clone(root);
-  size_t begin = 0;
-  while (begin <= key.size()) {
-    const size_t end = std::min(key.find('.', begin), key.size());
-    if (!node.IsMap()) return YAML::Node(YAML::NodeType::Undefined);
-    const YAML::Node inner = node[key.substr(begin, end - begin)];
-    if (!inner.IsDefined()) return YAML::Node(YAML::NodeType::Undefined);
-    node.reset(inner);
-    begin = end + 1;
+// Appends the keys of a section that `before`, a mapping, has with another value.
+absl::Status AddChanges(const YAML::Node& before,
+                        const Message& now,
+                        const std::string& section,
+                        std::vector<ConfigChange>& changes) {
+  const google::protobuf::Descriptor& type = *now.GetDescriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor* field = type.field(i);
+    const YAML::Node old_value = before[field->name()];
+    if (!old_value.IsDefined()) continue;
+    const std::string key = section + field->name();
+    if (field->message_type() != nullptr && !field->is_repeated()) {
+      if (!old_value.IsMap()) continue;
+      const Message& inner = now.GetReflection()->GetMessage(now, field);
+      TANDEM_RETURN_IF_ERROR(AddChanges(old_value, inner, key + ".", changes));
+      continue;
+    }
+    TANDEM_ASSIGN_OR_RETURN(const YAML::Node new_value, ParseYamlValue(FieldToYaml(now, field)));
+    ConfigChange change{.key = key, .before = YamlToJson(old_value), .now = YamlToJson(new_value)};
+    if (change.before != change.now) changes.push_back(std::move(change));
   }
-  return node;
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::StatusOr<std::vector<ConfigChange>> DiffConfig(const std::string& before,
                                                      const v1::Config& now) {
-  absl::StatusOr<YAML::Node> old_root = ParseYamlValue(before);
-  if (!old_root.ok()) return old_root.status();
-  absl::StatusOr<YAML::Node> new_root = ParseYamlValue(ConfigToYaml(now));
-  if (!new_root.ok()) return new_root.status();
+  TANDEM_ASSIGN_OR_RETURN(const YAML::Node old_root, ParseYamlValue(before));
   std::vector<ConfigChange> changes;
-  for (const KeySpec& spec : ConfigSchema()) {
-    if (spec.section || spec.key.find('[') != std::string::npos) continue;
-    const YAML::Node old_value = Find(*old_root, spec.key), new_value = Find(*new_root, spec.key);
-    if (!old_value.IsDefined() || !new_value.IsDefined()) continue;
-    ConfigChange change{
-        .key = spec.key, .before = YamlToJson(old_value), .now = YamlToJson(new_value)};
-    if (change.before != change.now) changes.push_back(std::move(change));
-  }
+  if (old_root.IsMap()) TANDEM_RETURN_IF_ERROR(AddChanges(old_root, now, "", changes));
   return changes;
 }
 
