@@ -155,7 +155,7 @@ TEST_CASE("apart, a host that comes later runs the rollouts that were left out")
              worker.state() == "registered";
     });
   });
-  rig.ReleaseFault();
+  rig.ReleaseFault(1);
   rig.RequireOutcome(controller);
   REQUIRE(back.Wait() == 0);
   REQUIRE(Has(rig.Log("controller"), "rollout 1, which no host ran"));

@@ -123,8 +123,8 @@ void ClusterRig::AddFault(const std::string& role,
 
 bool ClusterRig::FaultFired() const { return fs::exists(dir() / fmt::format("fault-{}", faults_)); }
 
-void ClusterRig::ReleaseFault() const {
-  std::ofstream(dir() / fmt::format("fault-{}.go", faults_)) << "go";
+void ClusterRig::ReleaseFault(int number) const {
+  std::ofstream(dir() / fmt::format("fault-{}.go", number == 0 ? faults_ : number)) << "go";
 }
 
 void ClusterRig::WaitForFault(const std::string& what, TestProcess& run) const {

@@ -59,8 +59,9 @@ class ClusterRig {
                 const std::string& action = "kill");
   // The last one that was set or added.
   bool FaultFired() const;
-  // Lets the process go on that this one has made wait.
-  void ReleaseFault() const;
+  // Lets the process go on that a fault has made wait. `number`: of the fault, from 1, in the order
+  // in which they were set and added; 0: the last one.
+  void ReleaseFault(int number = 0) const;
   // Waits for that. Throws std::runtime_error with the ends of all logs where the run ends before,
   // as `run` or `over` says; `what`: what was to come.
   void WaitForFault(const std::string& what, TestProcess& run) const;
