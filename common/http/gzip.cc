@@ -11,7 +11,7 @@ std::string Gzip(std::string_view text) {
   z_stream stream{};
   const int begun = deflateInit2(&stream, /*level=*/5, Z_DEFLATED, kWindowAndGzip, /*memLevel=*/8,
                                  Z_DEFAULT_STRATEGY);
-  TANDEM_CHECK(begun == Z_OK, "zlib found no memory");
+  if (begun != Z_OK) return "";
   std::string compressed(deflateBound(&stream, text.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
   stream.avail_in = static_cast<uInt>(text.size());

@@ -61,21 +61,25 @@ absl::StatusOr<HttpRequest> RequestFrom(http::request<http::string_body>&& messa
   return request;
 }
 
+void Compress(const HttpRequest& request, HttpResponse& answer) {
+  if (answer.is_gzip || answer.body.size() < kWorthCompressing) return;
+  if (!absl::StrContains(request.Header("accept-encoding"), "gzip")) return;
+  std::string compressed = Gzip(answer.body);
+  if (compressed.empty()) return;
+  answer.body = std::move(compressed);
+  answer.is_gzip = true;
+}
+
 // What a handler answers, whatever it does.
 HttpResponse AnswerOf(const HttpServer::Handler& handler, const HttpRequest& request) {
   try {
-    return handler(request);
+    HttpResponse answer = handler(request);
+    Compress(request, answer);
+    return answer;
   } catch (const std::exception& error) {
     LogError("the answer to {} {} failed: {}", request.method, request.path, error.what());
     return PlainAnswer(500, "the answer failed; the log of this program says why");
   }
-}
-
-void Compress(const HttpRequest& request, HttpResponse& answer) {
-  if (answer.is_gzip || answer.body.size() < kWorthCompressing) return;
-  if (!absl::StrContains(request.Header("accept-encoding"), "gzip")) return;
-  answer.body = Gzip(answer.body);
-  answer.is_gzip = true;
 }
 
 // How a request that cannot be read is answered; null: by closing the connection alone.
@@ -90,6 +94,17 @@ std::optional<HttpResponse> AnswerTo(const beast::error_code& error) {
   const bool breaks_http = error.category() == make_error_code(http::error::bad_method).category();
   if (breaks_http) return PlainAnswer(400, "the request is no HTTP: " + error.message());
   return std::nullopt;
+}
+
+// Where memory is short one connection ends, and not the process.
+void RunWhole(asio::io_context& context) {
+  while (!context.stopped()) {
+    try {
+      context.run();
+    } catch (const std::exception& error) {
+      LogError("a connection of HTTP ended: {}", error.what());
+    }
+  }
 }
 
 }  // namespace
@@ -171,7 +186,6 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     asio::post(server_.handlers_context_, [self = shared_from_this(), keep_alive, is_head,
                                            request = *std::move(request)]() mutable {
       HttpResponse answer = AnswerOf(self->server_.handler_, request);
-      Compress(request, answer);
       // The reference goes along: the connection must end in its own thread.
       const auto executor = self->stream_.get_executor();
       asio::post(executor, [self = std::move(self), keep_alive, is_head,
@@ -261,9 +275,9 @@ absl::Status HttpServer::Impl::ListenOn(const asio::ip::address& address, int po
 
 void HttpServer::Impl::Run() {
   Accept();
-  connections_thread_ = NamedThread("http", [this] { connections_context_.run(); });
+  connections_thread_ = NamedThread("http", [this] { RunWhole(connections_context_); });
   for (int i = 0; i < options_.handler_threads; ++i) {
-    handler_threads_.emplace_back("http-handler", [this] { handlers_context_.run(); });
+    handler_threads_.emplace_back("http-handler", [this] { RunWhole(handlers_context_); });
   }
 }
 

@@ -28,9 +28,10 @@ struct HttpServerOptions {
 };
 
 // Requests of one connection are answered one after another, those of several side by side by
-// handler_threads. A request that breaks HTTP or a limit is answered 400, 408, 413 or 431 and its
-// connection closed; no handler sees it. An answer above 1 KiB is compressed where its reader takes
-// gzip. What a handler throws is answered 500.
+// handler_threads. A request that breaks HTTP or a limit is answered 400, 413 or 431 and its
+// connection closed, one that does not come in time has it closed; no handler sees either. An
+// answer above 1 KiB is compressed where its reader takes gzip. What a handler throws is answered
+// 500.
 class HttpServer {
  public:
   // Called from several threads at once.

@@ -130,7 +130,11 @@ absl::Status NoSamples(const SamplesOptions& options) {
   const int64_t step = options.step.value_or(0);
   const std::string of_step = step == 0 ? "" : fmt::format(" of step {}", step);
   std::string text;
-  if (options.undone_by != 0) {
+  if (!options.where.empty() || !options.contains.empty()) {
+    text = fmt::format("no sample{} matches{}{}: leave them out to see all", of_step,
+                       CommandWords("--where", options.where),
+                       CommandWords("--contains", options.contains));
+  } else if (options.undone_by != 0) {
     text = fmt::format("generation {} has undone no step {}: tandemctl steps --undone lists all",
                        options.undone_by, step);
   } else if (options.evaluation) {

@@ -347,6 +347,7 @@ struct EvaluationQuery {
   // At most this many records, and the other undone ones of the last step among them; 0: all.
   int64_t limit = 0;
   bool undone = false;  // as in StepQuery
+  bool newest = false;  // the last record alone, of the valid ones
 };
 
 // Reads the records of a run: its steps, samples, evaluations and events. Thread-safe.

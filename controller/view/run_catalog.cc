@@ -1,6 +1,7 @@
 #include "controller/view/run_catalog.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 #include <system_error>
 
@@ -8,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "common/base/status.h"
+#include "common/types/xxh3.h"
 
 namespace tandem {
 namespace {
@@ -31,19 +33,25 @@ fs::path WholePath(const std::string& path) {
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
-std::string NameOf(const fs::path& folder, const fs::path& root) {
+// A name that no other run has: of two folders whose names differ only in what an address cannot
+// have, or that lie below different roots, each gets a mark of its path.
+std::string NameOf(const fs::path& folder, const fs::path& root, bool is_only_root) {
   std::string name;
+  bool is_plain = is_only_root;
   for (const fs::path& part :
        folder == root ? folder.filename() : folder.lexically_relative(root)) {
     if (!name.empty()) name += '.';
-    name += part.string();
+    for (const char c : part.string()) {
+      const bool is_kept =
+          absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
+      is_plain = is_plain && is_kept;
+      name += is_kept ? c : '_';
+    }
   }
-  for (char& c : name) {
-    const bool is_plain = absl::ascii_isalnum(static_cast<unsigned char>(c));
-    if (!is_plain && c != '.' && c != '_' && c != '-') c = '_';
-  }
-  // "." and ".." would be other addresses, and "" none.
-  return name.find_first_not_of('.') == std::string::npos ? "run" + name : name;
+  if (is_plain) return name;
+  const std::string path = folder.string();
+  return fmt::format("{}-{:08x}", name,
+                     static_cast<uint32_t>(HashXxh3(path.data(), path.size()).low));
 }
 
 }  // namespace
@@ -59,12 +67,12 @@ std::vector<fs::path> RunDirectories(const std::string& runs_root) {
 
 bool IsRunDirectory(const fs::path& dir) {
   std::error_code error;
-  return fs::exists(dir / "run.db", error) || fs::exists(dir / "blackbox", error);
+  return fs::is_regular_file(dir / "run.db", error) || fs::is_regular_file(dir / "blackbox", error);
 }
 
 std::vector<CatalogEntry> RunCatalog::List() const {
   std::vector<CatalogEntry> entries;
-  std::set<std::string> listed, taken;  // folders, names
+  std::set<std::string> listed;  // folders
   for (const std::string& root : roots_) {
     const fs::path whole_root = WholePath(root);
     std::vector<fs::path> candidates = RunDirectories(whole_root.string());
@@ -72,12 +80,7 @@ std::vector<CatalogEntry> RunCatalog::List() const {
     std::sort(candidates.begin(), candidates.end());
     for (const fs::path& folder : candidates) {
       if (!IsRunDirectory(folder) || !listed.insert(folder.string()).second) continue;
-      const std::string name = NameOf(folder, whole_root);
-      std::string id = name;
-      for (int number = 2; !taken.insert(id).second; ++number) {
-        id = fmt::format("{}.{}", name, number);
-      }
-      entries.push_back({std::move(id), folder.string()});
+      entries.push_back({NameOf(folder, whole_root, roots_.size() == 1), folder.string()});
     }
   }
   return entries;

@@ -22,8 +22,9 @@ struct CatalogEntry {
 };
 
 // Looks anew at each call, so that a run that begins later is there. A name is the path from its
-// root, "project.experiment", or the folder's own name where that is a root; equal ones get
-// numbers, in the order of the roots. So a run keeps its name when others begin. Thread-safe.
+// root, "project.experiment", or the folder's own name where that is a root. Where there are
+// several roots, or the path has other letters than A-Z, a-z, 0-9, "_" and "-", a mark of the whole
+// path follows. So a run keeps its name whatever other runs begin or go. Thread-safe.
 class RunCatalog {
  public:
   // Each of `roots` is a run directory, or a folder with run directories below it.

@@ -129,7 +129,10 @@ Difference CompareArrays(const SavedSample& sample,
 
 Difference CompareSample(const SavedSample& a, const SavedSample& b) {
   if (a.sample_id != b.sample_id) {
-    return RunDifference{.what = "samples", .a = SampleName(a), .b = SampleName(b)};
+    return RunDifference{.what = "samples",
+                         .place = "which they are",
+                         .a = fmt::format("{} ({:#x})", SampleName(a), a.sample_id),
+                         .b = fmt::format("{} ({:#x})", SampleName(b), b.sample_id)};
   }
   if (auto found = CompareArrays(a, "tokens", a.prompt_tokens, a.tokens, b.tokens)) return found;
   if (auto found = CompareArrays(a, kBatchVersions, 0, a.versions, b.versions)) return found;
@@ -146,13 +149,15 @@ Difference CompareSample(const SavedSample& a, const SavedSample& b) {
                        .b = fmt::format("{}", b.score)};
 }
 
-// Null where the run does not keep the tokens of the step.
-std::unique_ptr<const BatchReader> TokensOf(const std::string& run_dir, int64_t step) {
+// Null where the run does not keep the tokens of the step, or has not ended their file.
+absl::StatusOr<std::unique_ptr<const BatchReader>> TokensOf(const std::string& run_dir,
+                                                            int64_t step) {
   const std::string path = fmt::format("{}/samples/step_{:06}{}", run_dir, step, kSamplesSuffix);
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return nullptr;
+  if (!std::filesystem::is_regular_file(path, error)) return nullptr;
   auto batch = BatchReader::Open(path);
-  return batch.ok() ? *std::move(batch) : nullptr;
+  if (absl::IsInvalidArgument(batch.status())) return nullptr;
+  return batch;
 }
 
 Difference CompareTokens(const BatchReader& a, const BatchReader& b) {
@@ -170,7 +175,10 @@ Difference CompareRecord(const SampleRecord& a, const SampleRecord& b) {
   const std::string place = fmt::format("sample {} of group {}", a.index, a.group);
   if (a.sample_id != b.sample_id) {
     return RunDifference{
-        .what = "samples", .a = place, .b = fmt::format("sample {} of group {}", b.index, b.group)};
+        .what = "samples",
+        .place = "which they are",
+        .a = fmt::format("{} ({:#x})", place, a.sample_id),
+        .b = fmt::format("sample {} of group {} ({:#x})", b.index, b.group, b.sample_id)};
   }
   const bool texts = a.texts_kept && b.texts_kept;
   if (texts && a.prompt != b.prompt) return RunDifference{0, "prompt", place, a.prompt, b.prompt};
@@ -184,10 +192,13 @@ Difference CompareRecord(const SampleRecord& a, const SampleRecord& b) {
   return std::nullopt;
 }
 
-absl::StatusOr<Difference> CompareSamples(const Two& runs, int64_t step) {
-  const auto tokens_a = TokensOf(runs.a.run_dir(), step);
-  const auto tokens_b = TokensOf(runs.b.run_dir(), step);
-  if (tokens_a != nullptr && tokens_b != nullptr) return CompareTokens(*tokens_a, *tokens_b);
+absl::StatusOr<Difference> CompareSamples(const Two& runs, int64_t step, int64_t& token_steps) {
+  TANDEM_ASSIGN_OR_RETURN(const auto tokens_a, TokensOf(runs.a.run_dir(), step));
+  TANDEM_ASSIGN_OR_RETURN(const auto tokens_b, TokensOf(runs.b.run_dir(), step));
+  if (tokens_a != nullptr && tokens_b != nullptr) {
+    ++token_steps;
+    return CompareTokens(*tokens_a, *tokens_b);
+  }
   TANDEM_ASSIGN_OR_RETURN(const SampleRecordPage a, runs.records_a.ListSamples({.step = step}));
   TANDEM_ASSIGN_OR_RETURN(const SampleRecordPage b, runs.records_b.ListSamples({.step = step}));
   for (size_t i = 0; i < std::min(a.samples.size(), b.samples.size()); ++i) {
@@ -199,12 +210,20 @@ absl::StatusOr<Difference> CompareSamples(const Two& runs, int64_t step) {
 }
 
 Difference CompareMetrics(const StepRecord& a, const StepRecord& b) {
-  for (const auto& [name, value] : a.metrics) {
-    const auto other = b.metrics.find(name);
-    if (IsOfTheMachine(name) || other == b.metrics.end()) continue;
-    if (AreSameBits(value, other->second)) continue;
-    return RunDifference{0, "metric", name, fmt::format("{}", value),
-                         fmt::format("{}", other->second)};
+  std::set<std::string> names;
+  for (const StepRecord* step : {&a, &b}) {
+    for (const auto& metric : step->metrics) names.insert(metric.first);
+  }
+  const auto text = [](const StepRecord& step, const std::string& name) {
+    const auto found = step.metrics.find(name);
+    return found == step.metrics.end() ? "none" : fmt::format("{}", found->second);
+  };
+  for (const std::string& name : names) {
+    if (IsOfTheMachine(name)) continue;
+    const auto in_a = a.metrics.find(name), in_b = b.metrics.find(name);
+    const bool in_both = in_a != a.metrics.end() && in_b != b.metrics.end();
+    if (in_both && AreSameBits(in_a->second, in_b->second)) continue;
+    return RunDifference{0, "metric", name, text(a, name), text(b, name)};
   }
   return std::nullopt;
 }
@@ -231,8 +250,8 @@ absl::StatusOr<StepRecord> StepOf(SqliteRunReader& records, int64_t step) {
   return std::move(steps.back());
 }
 
-absl::StatusOr<Difference> CompareStep(const Two& runs, int64_t step) {
-  TANDEM_ASSIGN_OR_RETURN(Difference found, CompareSamples(runs, step));
+absl::StatusOr<Difference> CompareStep(const Two& runs, int64_t step, int64_t& token_steps) {
+  TANDEM_ASSIGN_OR_RETURN(Difference found, CompareSamples(runs, step, token_steps));
   if (!found) {
     TANDEM_ASSIGN_OR_RETURN(const StepRecord a, StepOf(runs.records_a, step));
     TANDEM_ASSIGN_OR_RETURN(const StepRecord b, StepOf(runs.records_b, step));
@@ -278,7 +297,7 @@ absl::StatusOr<RunComparison> CompareRuns(RunDirView& a, RunDirView& b, int64_t 
   comparison.last_step = step == 0 ? common : step;
   for (int64_t s = comparison.first_step; s <= comparison.last_step && !comparison.difference;
        ++s) {
-    TANDEM_ASSIGN_OR_RETURN(comparison.difference, CompareStep(runs, s));
+    TANDEM_ASSIGN_OR_RETURN(comparison.difference, CompareStep(runs, s, comparison.token_steps));
   }
   TANDEM_RETURN_IF_ERROR(AddLastStep(runs, comparison));
   return comparison;

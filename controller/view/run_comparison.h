@@ -20,10 +20,10 @@ struct ConfigPair {
 // The first thing that is not equal to the last bit.
 struct RunDifference {
   int64_t step = 0;
-  // "tokens", "log_probs", "versions", "advantages" or another array, "samples", "response",
-  // "reward", "metric", "weights"
+  // "tokens", "versions", a name of kSavedArrays (controller/store/saved_batch.h), "samples",
+  // "prompt", "response", "reward", "weights", "metric"
   std::string what;
-  std::string place;  // "sample 0x1, token 5 of the response", "actor/loss", "version 3"; may be ""
+  std::string place;  // "sample 0 of group 1, token 5 of the response", "actor/loss", "version 3"
   std::string a, b;   // the values of both runs
 };
 
@@ -36,6 +36,7 @@ struct RunComparison {
   std::vector<ConfigPair> config;         // without names and folders of the runs
   int64_t first_step = 0, last_step = 0;  // of those that both runs have; 0: none
   int64_t steps_a = 0, steps_b = 0;       // newest step of each
+  int64_t token_steps = 0;  // of the steps gone through, those of which tokens were compared
   std::optional<RunDifference> difference;
   std::vector<MetricPair> last;  // what is worth knowing of the last common step
 };

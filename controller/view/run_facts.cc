@@ -8,7 +8,6 @@
 
 #include "common/base/status.h"
 #include "common/config/config.h"
-#include "controller/store/record_pages.h"
 #include "controller/store/sqlite/run_reader.h"
 #include "controller/view/run_dir_view.h"
 #include "tandem/v1/config.pb.h"
@@ -36,7 +35,8 @@ absl::Status AddRewards(SqliteRunReader& records, RunFacts& facts) {
 }
 
 absl::Status AddHeldOut(SqliteRunReader& records, RunFacts& facts) {
-  return ForEachEvaluation(records, {}, [&facts](const EvaluationRecord& evaluation) {
+  TANDEM_ASSIGN_OR_RETURN(const auto newest, records.ListEvaluations({.newest = true}));
+  for (const EvaluationRecord& evaluation : newest) {
     const auto number = [&evaluation](const char* name) -> std::optional<double> {
       const auto found = evaluation.metrics.find(name);
       if (found == evaluation.metrics.end()) return std::nullopt;
@@ -44,7 +44,8 @@ absl::Status AddHeldOut(SqliteRunReader& records, RunFacts& facts) {
     };
     facts.held_out = number(kValRewardMean);
     facts.held_out_interval = number(kValRewardInterval);
-  });
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -1,17 +1,21 @@
-// Curves of a run: a metric by step, in few enough points to draw.
+// Curves of a run: metrics by step, in few enough points to draw.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace tandem {
 
+// (step, value) in ascending order of step; NaN: not a number.
+using MetricPoints = std::vector<std::pair<int64_t, double>>;
+
 // The values of one metric, in ascending order of step. Where is_exact, each entry is one step, and
-// low and high are empty. Else each entry is a bucket of consecutive steps: the last step in it,
-// and the mean, the smallest and the largest of the values in it that are numbers.
+// low and high are empty. Else each entry is a bucket of consecutive steps: the last step of the
+// bucket, and the mean, the smallest and the largest of the values in it that are numbers.
 struct Series {
   std::string name;
   bool is_exact = true;
@@ -20,10 +24,11 @@ struct Series {
   std::vector<double> low, high;
 };
 
-// `points`: (step, value) in ascending order of step. With more than `most` of them, which is at
-// least 1, they are put into at most `most` buckets of equally many steps.
-Series MakeSeries(std::string name,
-                  const std::vector<std::pair<int64_t, double>>& points,
-                  size_t most);
+// The curves of `names`, in that order; one that `points` lacks is empty. If they go over more than
+// `most` steps together, all of them are put into the same at most `most` buckets of equally many
+// steps, so that what is drawn on top of each other belongs together. `most` is at least 1.
+std::vector<Series> MakeSeries(const std::vector<std::string>& names,
+                               const std::map<std::string, MetricPoints>& points,
+                               size_t most);
 
 }  // namespace tandem

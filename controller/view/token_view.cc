@@ -74,7 +74,7 @@ absl::StatusOr<TokenWindow> TokenReader::Read(
     const std::string& run_dir, int64_t step, uint64_t sample_id, int64_t first, int64_t count) {
   const std::string path = fmt::format("{}/samples/step_{:06}{}", run_dir, step, kSamplesSuffix);
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
+  if (!std::filesystem::is_regular_file(path, error)) {
     return MakeStatus(
         absl::StatusCode::kNotFound,
         "the tokens of step {} are not kept: trainer.sample_files_to_keep says of how "

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include <absl/strings/ascii.h>
 #include <absl/strings/match.h>
 #include <absl/strings/str_split.h>
 #include <absl/strings/strip.h>
@@ -58,7 +59,7 @@ DashboardAccess::DashboardAccess(std::string token, std::string session, Clock& 
       clock_(clock) {}
 
 std::optional<HttpResponse> DashboardAccess::RefuseStranger(const HttpRequest& request) const {
-  if (!IsOwnName(NameInHost(request.Header("host")))) {
+  if (!IsOwnName(absl::AsciiStrToLower(NameInHost(request.Header("host"))))) {
     return RefuseRequest(
         421, "PERMISSION_DENIED",
         "the dashboard answers to 127.0.0.1, localhost and [::1] alone; open it by "

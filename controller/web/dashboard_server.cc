@@ -15,7 +15,8 @@ constexpr int kFirstPort = 7460, kPorts = 100;
 absl::StatusOr<HttpServerOptions> ReadListen(const std::string& listen) {
   if (listen == "auto") return HttpServerOptions{.first_port = kFirstPort, .ports = kPorts};
   const size_t colon = listen.rfind(':');
-  const std::string host = listen.substr(0, colon);
+  std::string host = listen.substr(0, colon);
+  if (host == "localhost") host = "127.0.0.1";
   int port = 0;
   const bool has_port = colon != std::string::npos &&
                         absl::SimpleAtoi(listen.substr(colon + 1), &port) && port >= 0 &&

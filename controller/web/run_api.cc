@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
+#include <map>
 #include <memory>
 #include <utility>
 
+#include <absl/strings/match.h>
 #include <absl/strings/numbers.h>
 #include <absl/time/time.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "common/base/status.h"
 #include "controller/reward/answer_text.h"
@@ -91,6 +93,17 @@ std::string NumbersJson(const std::vector<double>& numbers) {
   return JsonList(parts);
 }
 
+// With all digits that a number has.
+template <typename Number>
+std::string ExactNumbersJson(const std::vector<Number>& numbers) {
+  std::vector<std::string> parts;
+  parts.reserve(numbers.size());
+  for (const Number number : numbers) {
+    parts.push_back(std::isfinite(number) ? fmt::format("{}", number) : "null");
+  }
+  return JsonList(parts);
+}
+
 template <typename Messages>
 std::string MessagesJson(const Messages& messages) {
   std::vector<std::string> parts;
@@ -118,7 +131,7 @@ std::string SeriesJson(const Series& series) {
   json.AddText("name", series.name)
       .Add("exact", series.is_exact ? "true" : "false")
       .Add("steps", JsonList(steps))
-      .Add("mean", NumbersJson(series.mean));
+      .Add("mean", series.is_exact ? ExactNumbersJson(series.mean) : NumbersJson(series.mean));
   if (!series.is_exact) {
     json.Add("min", NumbersJson(series.low)).Add("max", NumbersJson(series.high));
   }
@@ -180,7 +193,7 @@ absl::StatusOr<std::unique_ptr<RunDirView>> OpenRun(const std::string& run_dir) 
 }
 
 // A run that cannot be read says why, and the others are listed.
-std::string RowOf(const CatalogEntry& entry, RunFactsReader& reader) {
+std::string ReadRow(const CatalogEntry& entry, RunFactsReader& reader) {
   absl::StatusOr<std::string> row;
   const auto view = OpenRun(entry.run_dir);
   row = view.ok() ? AnswerRun(**view, entry, /*in_list=*/true, reader) : view.status();
@@ -190,6 +203,25 @@ std::string RowOf(const CatalogEntry& entry, RunFactsReader& reader) {
       .AddText("run_dir", entry.run_dir)
       .AddText("unreadable", std::string(row.status().message()))
       .Finish();
+}
+
+// What changes when anything is written into a run that a list shows: times and sizes of files.
+std::string StampOf(const std::string& run_dir) {
+  std::string stamp;
+  for (const char* name : {"run.db", "run.db-wal", "blackbox", "controller.lock", "pids.json"}) {
+    struct stat found {};
+    if (stat((run_dir + "/" + name).c_str(), &found) != 0) continue;
+    stamp += fmt::format("{} {} {}.{} ", name, found.st_size, found.st_mtim.tv_sec,
+                         found.st_mtim.tv_nsec);
+  }
+  return stamp;
+}
+
+bool HasEnded(const std::string& row) {
+  for (const char* state : {"finished", "stopped", "failed", "killed"}) {
+    if (absl::StrContains(row, fmt::format("\"state\":\"{}\"", state))) return true;
+  }
+  return false;
 }
 
 absl::StatusOr<std::string> AnswerConfig(RunDirView& view) {
@@ -225,15 +257,14 @@ absl::StatusOr<std::string> AnswerSeries(RunDirView& view, const HttpRequest& re
   if (std::distance(begin, end) > kMostNames) {
     return InvalidArgument("a request has at most {} names", kMostNames);
   }
-  std::vector<std::string> list;
-  for (auto name = begin; name != end; ++name) {
-    std::vector<std::pair<int64_t, double>> values;
-    if (view.records() != nullptr) {
-      TANDEM_ASSIGN_OR_RETURN(values, view.records()->ReadMetric(name->second, first, last));
-    }
-    const auto most = static_cast<size_t>(std::clamp<int64_t>(points, 1, kMostPoints));
-    list.push_back(SeriesJson(MakeSeries(name->second, values, most)));
+  std::vector<std::string> names, list;
+  for (auto name = begin; name != end; ++name) names.push_back(name->second);
+  std::map<std::string, MetricPoints> values;
+  if (view.records() != nullptr) {
+    TANDEM_ASSIGN_OR_RETURN(values, view.records()->ReadMetrics(names, first, last));
   }
+  const auto most = static_cast<size_t>(std::clamp<int64_t>(points, 1, kMostPoints));
+  for (const Series& series : MakeSeries(names, values, most)) list.push_back(SeriesJson(series));
   return JsonObject().Add("series", JsonList(list)).Finish();
 }
 
@@ -307,6 +338,8 @@ absl::StatusOr<std::string> AnswerSamplePage(RunDirView& view, const HttpRequest
   list.set_where(AsUtf8(TextIn(request, "where")));
   list.set_contains(AsUtf8(TextIn(request, "q")));
   list.set_sort(AsUtf8(TextIn(request, "sort")));
+  TANDEM_ASSIGN_OR_RETURN(const int64_t evicted, NumberIn(request, "evicted", 0));
+  list.set_evicted(evicted != 0);
   v1::ListSamplesResponse page;
   if (step != 0) {
     TANDEM_ASSIGN_OR_RETURN(page, view.ListSamples(list));
@@ -334,6 +367,7 @@ absl::StatusOr<std::string> AnswerSample(RunDirView& view,
                                          const std::string& id_text) {
   TANDEM_ASSIGN_OR_RETURN(const int64_t step, NumberInPath(step_text));
   TANDEM_ASSIGN_OR_RETURN(const uint64_t id, SampleIdInPath(id_text));
+  if (step == 0) return MakeStatus(absl::StatusCode::kNotFound, "steps are counted from 1");
   v1::ListSamplesRequest one;
   one.set_step(step);
   one.set_sample_id(id);
@@ -352,15 +386,6 @@ absl::StatusOr<std::string> AnswerSample(RunDirView& view,
       .Finish();
 }
 
-// With all digits: a reader may compare them with what tandemctl batch inspect shows.
-std::string ExactNumbersJson(const std::vector<double>& numbers) {
-  std::vector<std::string> parts;
-  for (const double number : numbers) {
-    parts.push_back(std::isfinite(number) ? fmt::format("{}", static_cast<float>(number)) : "null");
-  }
-  return JsonList(parts);
-}
-
 absl::StatusOr<std::string> AnswerTokens(RunDirView& view,
                                          const HttpRequest& request,
                                          const Route& rest,
@@ -376,7 +401,10 @@ absl::StatusOr<std::string> AnswerTokens(RunDirView& view,
   for (const int32_t token : window.ids) ids.push_back(std::to_string(token));
   for (const std::string& text : window.texts) texts.push_back(JsonText(text));
   JsonObject values;
-  for (const auto& [name, numbers] : window.values) values.Add(name, ExactNumbersJson(numbers));
+  for (const auto& [name, numbers] : window.values) {
+    // They are floats in the files, and read as such.
+    values.Add(name, ExactNumbersJson(std::vector<float>(numbers.begin(), numbers.end())));
+  }
   return JsonObject()
       .Add("prompt_tokens", std::to_string(window.prompt_tokens))
       .Add("tokens", std::to_string(window.tokens))
@@ -407,6 +435,7 @@ absl::StatusOr<std::string> AnswerEvents(RunDirView& view, const HttpRequest& re
         const std::vector<EventRecord> events,
         view.records()->ListEvents(std::clamp<int64_t>(limit, 1, 10 * kMostRowsOfPage)));
     AddEventsToStatus(events, status);
+    for (v1::RunEvent& event : *status.mutable_events()) event.set_text(AsUtf8(event.text()));
   }
   std::reverse(status.mutable_events()->begin(), status.mutable_events()->end());
   return JsonObject().Add("events", MessagesJson(status.events())).Finish();
@@ -439,13 +468,15 @@ absl::StatusOr<std::string> AnswerTo(const RunCatalog& catalog,
                                      const HttpRequest& request,
                                      const Route& route,
                                      RunFactsReader& facts,
+                                     EndedRows& rows_of_ended,
                                      TokenReader& tokens) {
   if (route.empty() || route[0] != "runs") {
     return MakeStatus(absl::StatusCode::kNotFound, "the API has no {}", request.path);
   }
   if (route.size() == 1) {
     std::vector<std::string> rows;
-    for (const CatalogEntry& entry : catalog.List()) rows.push_back(RowOf(entry, facts));
+    for (const CatalogEntry& entry : catalog.List())
+      rows.push_back(rows_of_ended.Row(entry, facts));
     return JsonObject().Add("runs", JsonList(rows)).Finish();
   }
   TANDEM_ASSIGN_OR_RETURN(const std::string dir, catalog.FindDirectory(route[1]));
@@ -456,11 +487,26 @@ absl::StatusOr<std::string> AnswerTo(const RunCatalog& catalog,
 
 }  // namespace
 
+std::string EndedRows::Row(const CatalogEntry& entry, RunFactsReader& reader) {
+  const std::string stamp = StampOf(entry.run_dir);
+  const std::string key = entry.id + " " + entry.run_dir;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = rows_.find(key);
+    if (found != rows_.end() && found->second.stamp == stamp) return found->second.json;
+  }
+  std::string json = ReadRow(entry, reader);
+  const MutexLock lock(mutex_);
+  if (rows_.size() >= kMost) rows_.clear();
+  if (HasEnded(json)) rows_[key] = {stamp, json};
+  return json;
+}
+
 HttpResponse RunApi::Answer(const HttpRequest& request, const std::vector<std::string>& route) {
   if (request.method != "GET") {
     return RefuseRequest(405, "UNIMPLEMENTED", "the API only reads: ask by GET");
   }
-  absl::StatusOr<std::string> body = AnswerTo(catalog_, request, route, facts_, tokens_);
+  absl::StatusOr<std::string> body = AnswerTo(catalog_, request, route, facts_, ended_, tokens_);
   if (!body.ok()) {
     return RefuseRequest(HttpStatusOf(body.status().code()),
                          absl::StatusCodeToString(body.status().code()),

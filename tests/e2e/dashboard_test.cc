@@ -1,6 +1,7 @@
 // The dashboard of a run that goes on, and what it costs the run: nothing that changes a bit.
 #include <atomic>
 #include <filesystem>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -95,15 +96,16 @@ TEST_CASE("a run that eight clients watch has the bits of one that nobody watche
   const Address at = WaitForDashboard(watched);
   std::atomic<bool> over = false;
   std::atomic<int64_t> answered = 0;
+  std::vector<std::unique_ptr<HttpConnection>> connections;
+  for (int i = 0; i < 8; ++i) connections.push_back(std::make_unique<HttpConnection>(at.port));
   std::vector<std::thread> clients;
-  clients.reserve(8);
-  for (int client = 0; client < 8; ++client) {
-    clients.emplace_back([&, client] {
-      HttpConnection connection(at.port);
+  clients.reserve(connections.size());
+  for (const auto& connection : connections) {
+    const char* const what = clients.size() % 2 == 0 ? "steps" : "samples";
+    clients.emplace_back([&, what, connection = connection.get()] {
       while (!over) {
-        const char* const what = client % 2 == 0 ? "steps" : "samples";
         const std::string answer =
-            connection.Get(fmt::format("/api/v1/runs/run/{}", what), at.headers);
+            connection->Get(fmt::format("/api/v1/runs/run/{}", what), at.headers);
         if (answer.empty()) return;  // the controller has ended
         if (Has(answer, "HTTP/1.1 200")) ++answered;
       }

@@ -27,7 +27,16 @@ std::string DifferenceText(const RunComparison& comparison) {
       comparison.first_step == comparison.last_step
           ? fmt::format("step {}", comparison.first_step)
           : fmt::format("steps {} to {}", comparison.first_step, comparison.last_step);
-  if (!comparison.difference) return fmt::format("equal to the last bit in {}\n", steps);
+  const int64_t all = comparison.last_step - comparison.first_step + 1;
+  if (!comparison.difference && comparison.token_steps == all) {
+    return fmt::format("equal to the last bit in {}\n", steps);
+  }
+  if (!comparison.difference) {
+    return fmt::format(
+        "equal in {}: tokens and what is known of each in {} of them, else texts and rewards, of "
+        "which the tokens are not kept (trainer.sample_files_to_keep)\n",
+        steps, comparison.token_steps);
+  }
   const RunDifference& found = *comparison.difference;
   return fmt::format("the runs part in step {}: {}{}\n", found.step, found.what,
                      found.place.empty() ? "" : ", " + OneLine(found.place, 0)) +
@@ -66,11 +75,15 @@ std::string ComparisonJson(const RunComparison& comparison) {
   for (const MetricPair& pair : comparison.last) {
     last.push_back({{"name", pair.name}, {"a", NumberJson(pair.a)}, {"b", NumberJson(pair.b)}});
   }
-  nlohmann::json json = {
-      {"equal", !comparison.difference},         {"first_step", comparison.first_step},
-      {"last_step", comparison.last_step},       {"steps_a", comparison.steps_a},
-      {"steps_b", comparison.steps_b},           {"config", std::move(config)},
-      {"metrics_of_last_step", std::move(last)}, {"difference", nullptr}};
+  nlohmann::json json = {{"equal", !comparison.difference},
+                         {"first_step", comparison.first_step},
+                         {"last_step", comparison.last_step},
+                         {"steps_a", comparison.steps_a},
+                         {"steps_b", comparison.steps_b},
+                         {"steps_with_tokens", comparison.token_steps},
+                         {"config", std::move(config)},
+                         {"metrics_of_last_step", std::move(last)},
+                         {"difference", nullptr}};
   if (const auto& found = comparison.difference) {
     json["difference"] = {{"step", found->step},
                           {"what", found->what},

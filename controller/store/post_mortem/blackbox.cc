@@ -187,7 +187,8 @@ bool IsStartOf(const BlackboxRecord& record, const std::string& run_id) {
 }
 
 absl::StatusOr<std::vector<BlackboxRecord>> ReadBlackbox(const std::string& path) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A pipe of this name is read as an empty file, and not waited for.
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid() && errno == ENOENT) {
     return MakeStatus(absl::StatusCode::kNotFound, "{} does not exist", path);
   }

@@ -200,7 +200,9 @@ std::vector<LogTail> ReadLogTails(const std::string& run_dir, size_t lines) {
   // A loop over the range would throw where the folder can be read no further.
   for (fs::directory_iterator entry(run_dir + "/logs", error), end; !error && entry != end;
        entry.increment(error)) {
-    if (entry->path().extension() == ".log") tails.push_back(TailOf(entry->path(), lines));
+    std::error_code unknown;  // a pipe would be waited for
+    if (entry->path().extension() != ".log" || !entry->is_regular_file(unknown)) continue;
+    tails.push_back(TailOf(entry->path(), lines));
   }
   std::sort(tails.begin(), tails.end(),
             [](const auto& a, const auto& b) { return a.file < b.file; });

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
 #include "controller/store/sqlite/record_json.h"
@@ -535,24 +536,32 @@ absl::StatusOr<std::vector<std::string>> RunQueries::NamesInSteps() const {
   }
 }
 
-absl::StatusOr<std::vector<std::pair<int64_t, double>>> RunQueries::ReadMetric(
-    const std::string& name, int64_t first_step, int64_t last_step) const {
-  std::vector<std::pair<int64_t, double>> values;
-  if (!Has("steps")) return values;
-  // An older build wrote the numbers of a step as one text.
-  const char* const query =
-      Has("metric_values")
-          ? "SELECT v.step, v.value FROM metric_values AS v WHERE v.name_id = (SELECT id FROM "
-            "metric_names WHERE name = ?) AND v.step BETWEEN ? AND ? ORDER BY v.step"
-          : "SELECT s.step, m.value FROM steps AS s, json_each(s.metrics) AS m WHERE m.key = ? AND "
-            "s.step BETWEEN ? AND ? AND json_valid(s.metrics) ORDER BY s.step";
-  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select, db_->Prepare(query));
-  select.Bind(name, first_step, last_step == 0 ? std::numeric_limits<int64_t>::max() : last_step);
+absl::StatusOr<std::map<std::string, std::vector<std::pair<int64_t, double>>>>
+RunQueries::ReadMetrics(const std::vector<std::string>& names,
+                        int64_t first_step,
+                        int64_t last_step) const {
+  std::map<std::string, std::vector<std::pair<int64_t, double>>> points;
+  if (!Has("steps") || names.empty()) return points;
+  // An older build wrote the numbers of a step as one text, which is parsed once for all names.
+  const bool by_name = Has("metric_values");
+  const std::string list =
+      nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare(
+          by_name ? "SELECT n.name, v.step, v.value FROM metric_names AS n JOIN metric_values "
+                    "AS v ON v.name_id = n.id WHERE n.name IN (SELECT value FROM json_each(?)) "
+                    "AND v.step BETWEEN ? AND ? ORDER BY n.id, v.step"
+                  : "SELECT m.key, s.step, m.value FROM steps AS s, json_each(s.metrics) AS m "
+                    "WHERE m.key IN (SELECT value FROM json_each(?)) AND s.step BETWEEN ? AND "
+                    "? AND json_valid(s.metrics) ORDER BY s.step"));
+  select.Bind(list, first_step, last_step == 0 ? std::numeric_limits<int64_t>::max() : last_step);
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
-    if (!row) return values;
-    values.emplace_back(select.Int(0), select.IsNull(1) ? std::numeric_limits<double>::quiet_NaN()
-                                                        : select.Real(1));
+    if (!row) return points;
+    points[select.Text(0)].emplace_back(
+        select.Int(1),
+        select.IsNull(2) ? std::numeric_limits<double>::quiet_NaN() : select.Real(2));
   }
 }
 
@@ -563,7 +572,9 @@ absl::StatusOr<std::vector<EvaluationRecord>> RunQueries::ListEvaluations(
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement select,
       db_->Prepare(SelectRecords("evaluations", query.undone) + " WHERE step >= ? ORDER BY step" +
-                   (query.undone ? ", undone_by" : "")));
+                   (query.newest   ? " DESC LIMIT 1"
+                    : query.undone ? ", undone_by"
+                                   : "")));
   select.Bind(query.first_step);
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());

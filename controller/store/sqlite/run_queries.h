@@ -31,11 +31,10 @@ class RunQueries {
   absl::StatusOr<std::vector<EventRecord>> ListEvents(int64_t limit) const;
   // Of all valid steps, sorted.
   absl::StatusOr<std::vector<std::string>> ListMetricNames() const;
-  // (step, value) of the valid steps that have the metric, in ascending order; NaN: not a number.
-  // last_step 0: to the newest.
-  absl::StatusOr<std::vector<std::pair<int64_t, double>>> ReadMetric(const std::string& name,
-                                                                     int64_t first_step,
-                                                                     int64_t last_step) const;
+  // By name: (step, value) of the valid steps that have the metric, in ascending order; NaN: not a
+  // number. last_step 0: to the newest.
+  absl::StatusOr<std::map<std::string, std::vector<std::pair<int64_t, double>>>> ReadMetrics(
+      const std::vector<std::string>& names, int64_t first_step, int64_t last_step) const;
 
  private:
   explicit RunQueries(SqliteDatabase* db) : db_(db) {}

@@ -29,6 +29,10 @@ absl::StatusOr<std::unique_ptr<SqliteRunReader>> SqliteRunReader::Open(const std
                       "{} cannot be opened: {}; a run directory is its user's alone", path,
                       std::strerror(errno));
   }
+  if (!S_ISREG(found.st_mode)) {
+    // To open a pipe would wait for who writes it.
+    return MakeStatus(absl::StatusCode::kInvalidArgument, "{} is no file", path);
+  }
   absl::StatusOr<std::unique_ptr<SqliteDatabase>> db = SqliteDatabase::OpenReadOnly(path);
   if (!db.ok()) return DamagedStore(path, db.status());
   absl::StatusOr<RunQueries> queries = RunQueries::Look(db->get());
@@ -60,12 +64,14 @@ absl::StatusOr<std::vector<std::string>> SqliteRunReader::ListMetricNames() {
   return names;
 }
 
-absl::StatusOr<std::vector<std::pair<int64_t, double>>> SqliteRunReader::ReadMetric(
-    const std::string& name, int64_t first_step, int64_t last_step) {
+absl::StatusOr<std::map<std::string, std::vector<std::pair<int64_t, double>>>>
+SqliteRunReader::ReadMetrics(const std::vector<std::string>& names,
+                             int64_t first_step,
+                             int64_t last_step) {
   const MutexLock lock(db_mutex_);
-  auto values = queries_.ReadMetric(name, first_step, last_step);
-  if (!values.ok()) return WithRemedy(values.status());
-  return values;
+  auto points = queries_.ReadMetrics(names, first_step, last_step);
+  if (!points.ok()) return WithRemedy(points.status());
+  return points;
 }
 
 absl::StatusOr<std::vector<StepRecord>> SqliteRunReader::ListSteps(const StepQuery& query) {

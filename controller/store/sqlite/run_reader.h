@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -31,9 +32,8 @@ class SqliteRunReader final : public RunRecords {
   // As RunQueries.
   absl::StatusOr<RunInfo> NewestRun();
   absl::StatusOr<std::vector<std::string>> ListMetricNames();
-  absl::StatusOr<std::vector<std::pair<int64_t, double>>> ReadMetric(const std::string& name,
-                                                                     int64_t first_step,
-                                                                     int64_t last_step);
+  absl::StatusOr<std::map<std::string, std::vector<std::pair<int64_t, double>>>> ReadMetrics(
+      const std::vector<std::string>& names, int64_t first_step, int64_t last_step);
 
   absl::StatusOr<std::vector<StepRecord>> ListSteps(const StepQuery& query) override;
   absl::StatusOr<SampleRecordPage> ListSamples(const SampleQuery& query) override;

@@ -11,7 +11,8 @@ const pages = {
   events: {file: 'events.js', name: 'Events', key: 'e'},
   config: {file: 'config.js', name: 'Config', key: 'c'},
 };
-const askAgain = 2000;  // milliseconds
+const askAgain = 2000;     // milliseconds, while a run goes on
+const askSeldom = 10000;   // where none does: one may begin, or go on
 const main = document.getElementById('main');
 const banner = document.getElementById('banner');
 
@@ -168,11 +169,12 @@ async function refresh() {
       return;
     }
     say(error.status ? error.message :
-      'The server does not answer. What is shown is the last that it said; it is asked again.');
+      'The server does not answer. What is shown is the last that it said; it is asked again. A controller serves ' +
+      'its run until it ends: afterwards tandemctl ui shows it.');
   }
-  if (!live || shown !== now) return;
+  if (shown !== now) return;
   clearTimeout(timer);  // of another answer that came meanwhile
-  timer = setTimeout(refresh, askAgain);
+  timer = setTimeout(refresh, live ? askAgain : askSeldom);
 }
 
 async function show() {
@@ -218,7 +220,7 @@ async function show() {
     say('');
     scrollTo(0, places.get(location.hash) ?? 0);
     const live = address.run ? isLive(now.run.status.state) : now.view.live;
-    if (live) timer = setTimeout(refresh, askAgain);
+    timer = setTimeout(refresh, live ? askAgain : askSeldom);
   } catch (error) {
     if (error.name === 'AbortError' || shown !== now) return;
     if (!now.run) showHeader(address, null);

@@ -41,10 +41,12 @@ export async function show(page) {
     chart.update(x, [smoothed]);
   }
   async function ask(some) {
-    const [from, to] = group.range ?? [];
+    const range = group.range;
+    const [from, to] = range ?? [];
     for (let i = 0; i < some.length; i += together) {
       const {series} = await page.ofRun('/series', {name: some.slice(i, i + together), points: 240,
         from: from && Math.max(1, Math.floor(from)), to: to && Math.ceil(to)});
+      if (group.range !== range) return;  // another part is shown by now, and asked for
       for (const one of series) {
         answers.set(one.name, one);
         draw(one.name);

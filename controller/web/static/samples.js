@@ -144,7 +144,7 @@ export async function show(page) {
       h('details', {class: 'note'}, h('summary', null, 'What a condition can say'), h('p', null,
           'Comparisons with “and” between them, such as “reward<=0 and length>200 and end=length”. ' +
           'They may name reward, advantage, length, prompt_length, min_log_prob, repetition, version, group, index, ' +
-          'end (stop, length, aborted, cut) and kind of the group (mixed, all_right, all_wrong, all_equal, evicted).')));
+          'end (stop, length, aborted, cut) and kind of the group (mixed, all_right, all_wrong, all_equal).')));
   return {refresh: async (run) => {
     const newest = toNumber(run.status.made_step) || toNumber(run.status.step);
     if (newest === last && current > 0) return;

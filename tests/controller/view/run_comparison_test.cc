@@ -159,6 +159,10 @@ TEST_CASE("Without tokens, texts and rewards are compared; then weights and metr
   REQUIRE(metric.what == "metric");
   REQUIRE(metric.place == kLoss);
   REQUIRE(metric.a == "0.5");
+  const RunDifference missing =
+      difference({.step = [](StepRecord& step) { step.metrics["actor/another"] = 1; }});
+  REQUIRE(missing.place == "actor/another");
+  REQUIRE(missing.a == "none");
 }
 
 TEST_CASE("A step that a run does not have cannot be compared", "[compare]") {

@@ -68,7 +68,7 @@ TEST_CASE("Who guesses tokens is told to wait; who has the right one is not", "[
 TEST_CASE("The dashboard answers to names of this host alone", "[web]") {
   testing::FakeClock clock;
   const DashboardAccess access(kToken, kSession, clock);
-  for (const char* host : {"127.0.0.1", "localhost:8000", "[::1]:7460", "[::1]"}) {
+  for (const char* host : {"127.0.0.1", "localhost:8000", "LocalHost", "[::1]:7460", "[::1]"}) {
     INFO(host);
     REQUIRE(StatusOf(access.RefuseStranger(Ask({{"host", host}}))) == 0);
   }

@@ -338,9 +338,9 @@ TEST_CASE("Reading ends after its time, and says what to do", "[store]") {
   REQUIRE(testing::FillStore(path, {.steps = 2000, .samples = 1, .all_sampled = false}).ok());
   const auto reader = SqliteRunReader::Open(path).value();
   reader->LimitTime(absl::Hours(1));
-  REQUIRE(reader->ReadMetric(kRewardMean, 0, 0)->size() == 2000);
+  REQUIRE(reader->ReadMetrics({kRewardMean}, 0, 0)->at(kRewardMean).size() == 2000);
   reader->LimitTime(absl::ZeroDuration());
-  const absl::Status late = reader->ReadMetric(kRewardMean, 0, 0).status();
+  const absl::Status late = reader->ReadMetrics({kRewardMean}, 0, 0).status();
   REQUIRE(absl::IsDeadlineExceeded(late));
   REQUIRE(testing::Says(late, "ask for fewer steps"));
   REQUIRE(reader->NewestRun().status().code() != absl::StatusCode::kDeadlineExceeded);
